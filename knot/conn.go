@@ -154,7 +154,7 @@ func (c *conn) onReadable() error {
 		}
 		return c.waiter().OnReadable(c.again)
 	}
-	if at, ok := c.at(); ok && c.srv.Priority == nil && !c.lingering {
+	if at, ok := c.at(); ok && !c.srv.readsFirst() && !c.lingering {
 		return at.OnReadableAt(requests, c.again)
 	}
 	return c.waiter().OnReadable(c.again)
@@ -217,7 +217,7 @@ func (c *conn) turn() bool {
 // entersFirst reports whether c enters before its request is read: where something is there to
 // be read, and how important it is does not depend on what.
 func (c *conn) entersFirst() bool {
-	if c.srv.Priority != nil || c.lingering {
+	if c.srv.readsFirst() || c.lingering {
 		return false
 	}
 	at, ok := c.at()

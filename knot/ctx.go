@@ -2,7 +2,6 @@ package knot
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"net"
 	"time"
@@ -59,6 +58,7 @@ type Ctx struct {
 	id       string            // of the request, for logs and backends; "": none
 	log      *AccessLog        // in place of the server's; nil: that
 	client   clientaddr.Client // where the request is from
+	demand   *demand           // nil: it has said nothing
 	passed   []Header          // lines for backends, see inner.PassHeader
 	// rewritten is what Rewrite was given last; nil: nothing
 	rewritten *rewritten
@@ -67,15 +67,16 @@ type Ctx struct {
 	body      body
 	resp      response
 
-	reads    uint8
-	closing  bool  // the connection ends with the current response
-	torn     bool  // ... at once: the response could not be completed
-	finished bool  // the current request is answered and logged
-	dropBy   int64 // while what the handler left of the body is awaited, before the answer: until when; else 0
-	duplex   bool  // the handler wanted to answer without regard to the body
-	counted  int64 // bytes of in and out, as said to the runtime
-	spoiled  bool  // a handler was torn out of it: not to be used again
-	gone     bool  // a handler has taken the connection over
+	reads      uint8
+	closing    bool  // the connection ends with the current response
+	torn       bool  // ... at once: the response could not be completed
+	finished   bool  // the current request is answered and logged
+	dropBy     int64 // while what the handler left of the body is awaited, before the answer: until when; else 0
+	duplex     bool  // the handler wanted to answer without regard to the body
+	counted    int64 // bytes of in and out, as said to the runtime
+	spoiled    bool  // a handler was torn out of it: not to be used again
+	gone       bool  // a handler has taken the connection over
+	turnedAway bool  // the request was refused before its handler
 
 	adapted *exchange  // while a handler of net/http has the request
 	apart   *bodyApart // while the body is read elsewhere, or, of the Ctx that does that, always
@@ -123,6 +124,9 @@ func (x *Ctx) anew() {
 	x.pace, x.user, x.id, x.log, x.began, x.client = pace.Pace{}, "", "", nil, 0, clientaddr.Client{}
 	x.slowOut.Reset()
 	x.slowIn.Reset()
+	if x.turnedAway = false; x.demand != nil {
+		x.dropDemand()
+	}
 }
 
 // Method is the request method as it came: those of RFC 9110 and PATCH, and any other token.
@@ -230,9 +234,6 @@ func (x *Ctx) User() string { return x.user }
 
 // SetUser names the client, for the access log.
 func (x *Ctx) SetUser(name string) { x.user = name }
-
-// Context ends when the server is closed, or when Shutdown runs out of time.
-func (x *Ctx) Context() context.Context { return x.srv.ctx }
 
 // makeRoom moves in[r:w] down to keep.
 func (x *Ctx) makeRoom(keep int) {

@@ -101,7 +101,7 @@ var ciphersHTTP2 = []uint16{
 func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 	h := &http2Conn{c: c}
 	on := h2.Setting{NC: c.nc, Secure: tlsin.Of(c.nc) != nil, Host: h, Limits: &s.settings().h2, Clock: &s.clock, Entrance: requests, ReadBy: c.readBy, Prefix: prefix}
-	if s.Priority != nil {
+	if s.readsFirst() {
 		on.Entrance = nil
 	}
 	h.Conn = h2.NewConn(on)
@@ -175,7 +175,7 @@ func (h *http2Conn) Forget() {
 // Serve implements h2.Request.
 func (r *http2Request) Serve() {
 	c, s := &r.conn, r.conn.srv
-	if s.Priority == nil {
+	if !s.readsFirst() {
 		c.enter() // before anything else: it was started through the entrance
 	}
 	r.framing.on.Changed()

@@ -76,7 +76,7 @@ func (h *http3Server) ServeHTTP(w http.ResponseWriter, from *http.Request) {
 // serve is the task of the request.
 func (r *http3Request) serve() {
 	c := &r.conn
-	if c.srv.Priority == nil {
+	if !c.srv.readsFirst() {
 		c.enter() // before it needs a buffer
 	}
 	x := c.srv.borrow(c)

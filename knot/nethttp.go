@@ -86,6 +86,9 @@ func adaptHTTP(handler *http.Handler) Handler {
 		}
 		e := &exchange{x: x, srv: x.srv, loop: engine.CurrentLoop(), header: make(http.Header), connControl: connControl{nc: x.c.nc}}
 		e.ctx = nethttp.Context{Server: d.std, Conn: x.c.nc, Parents: [...]context.Context{x.srv.ctx, task.Context()}}
+		if d := x.demand; d != nil {
+			e.ctx.By, e.ctx.Urgency, e.ctx.Urgent = d.deadline, d.urgency, d.urgent
+		}
 		if err := e.request(); err != nil {
 			e.ctx.End()
 			return err

@@ -156,6 +156,16 @@ type Server struct {
 	// Retry-After. It is called in the request's task and should be quick.
 	Priority func(*Ctx) int
 
+	// TimeoutHeader is the line by which peers that Trust names say how many milliseconds the client of a request will still wait; if
+	// it is set, grpc-timeout counts as well, and the lesser of both. The context of the request has that deadline, and a request
+	// whose deadline has passed before its handler is called gets 503. Requests are read before they are admitted, so that they wait
+	// for that no longer. "": requests have no deadlines. Package proxy passes on what is left.
+	TimeoutHeader string
+	// UrgencyHeader is the line by which peers that Trust names say how important a request is: Priority (RFC 9218), or another one with
+	// a digit from 0, the most important, to 7. Without Priority it is the urgency below 3, which others have, that counts as
+	// the priority. "": it is not read. Package proxy passes it on, and removes the lines of other peers.
+	UrgencyHeader string
+
 	std nethttp.Hooks // see FromHTTP
 
 	once         sync.Once
@@ -164,6 +174,7 @@ type Server struct {
 	defaultConns int         // the default of MaxConns; fixed by counting
 	handler      Handler     // fixed by once
 	secure       *tls.Config // made of TLS; fixed by once; nil without
+	demands      *demands    // made of TimeoutHeader and UrgencyHeader; nil: there are none; fixed by once
 	counts       counters.Counters
 	clock        clock.Clock
 	bodies       *admit.BodyBudget // nil: that of the runtime; set by tests
@@ -238,6 +249,7 @@ func (s *Server) ready() {
 			s.handler = func(*Ctx) error { return Status(404) }
 		}
 		s.secure = s.serverTLS(s.TLS)
+		s.demands = demandsOf(s)
 		s.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.clock.Now()

@@ -33,6 +33,9 @@ type Stats struct {
 	// handlers have.
 	Accepted, TurnedAway, Evicted uint64
 	Conns, Hijacked, MaxConns     int
+	// Late are requests that were refused as their deadline had passed, Malformed lines of TimeoutHeader, grpc-timeout and
+	// UrgencyHeader that could not be read.
+	Late, Malformed uint64
 	// Durations, if Server.Timed is set or the access log is LogJSON: how many requests took up
 	// to Limits[i]; Count and Sum of all. From the end of the head to the end of the response,
 	// as the server knows it: what the kernel still has to send has left.
@@ -54,6 +57,9 @@ func (s *Server) Stats() (sum Stats) {
 	s.ready()
 	of := s.counts.Sum()
 	sum.Responses, sum.Errors, sum.Bytes, sum.Durations = of.Responses, of.Errors, of.Bytes, of.Durations
+	if d := s.demands; d != nil {
+		sum.Late, sum.Malformed = d.late.Load(), d.malformed.Load()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum.Accepted, sum.TurnedAway, sum.Evicted = s.conns, s.turned, s.evicted

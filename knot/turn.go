@@ -14,7 +14,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
-	"github.com/capriccio-go/capriccio/ressched"
 )
 
 // run is one turn of the connection, guarded against panics of the handler.
@@ -54,7 +53,7 @@ func (x *Ctx) turn() verdict {
 	}
 	c.extended = false
 	x.srv.tell(c, http.StateActive)
-	if x.srv.Priority == nil && !c.inside && !c.refused {
+	if !x.srv.readsFirst() && !c.inside && !c.refused {
 		c.enter()
 	}
 	x.w = n
@@ -201,9 +200,12 @@ func (x *Ctx) serveRequest() {
 		x.closing = true
 		err = (*fault)(h1.BodyTooLarge)
 	case !x.mayEnter() || !x.mayGoOn():
+		x.turnedAway = true
 		x.srv.refusedAt.Store(x.srv.clock.Now())
 		x.AddHeader("Retry-After", retryAfter())
 		err = x.SendError(503)
+	case x.isLate():
+		err = x.refuseLate()
 	default:
 		answer := x.handlerOf()
 		err = engine.Outside(answer, x)
@@ -230,9 +232,12 @@ func (x *Ctx) serveRequest() {
 // and it is turned away.
 func (x *Ctx) mayEnter() bool {
 	c := x.c
-	if rank := x.srv.Priority; rank != nil {
+	if x.srv.readsFirst() {
 		c.leave() // the request before
-		ressched.SetPriority(rank(x))
+		if x.srv.demands != nil {
+			x.readDemand(x.srv.demands)
+		}
+		x.rank()
 		c.enter()
 	}
 	return !c.refused

@@ -72,6 +72,9 @@ func (set *settings) writeDump(w io.Writer) error {
 	if len(set.listens) > 0 {
 		tables["listen"] = plain(reflect.ValueOf(set.listens), "listen")
 	}
+	if len(set.demands.tables) > 0 {
+		tables["importance"] = plain(reflect.ValueOf(set.demands.tables), "importance")
+	}
 	if set.hasSites {
 		tables["site"] = plain(reflect.ValueOf(set.sites), "site")
 	}

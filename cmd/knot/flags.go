@@ -53,6 +53,7 @@ type settings struct {
 	http3Conns   int
 	listens      []addresses.Listen // tables of the configuration; none: -addr is the address
 	points       []*addresses.Point // where to listen, by these; at least one
+	demands      demandSettings
 }
 
 const usage = `Knot serves the files of a folder to web browsers.
@@ -228,6 +229,7 @@ func (set *settings) flags() (flags *flag.FlagSet) {
 	set.fileFlags(flags)
 	set.tls.flags(flags)
 	set.http3Flags(flags)
+	set.demandFlags(flags)
 	flags.BoolVar(&s.H2C, "h2c", false, "serve HTTP/2 without TLS to clients that begin with it, as a proxy in front of knot may")
 	flags.BoolVar(&set.quiet, "quiet", false, "print nothing but the address and errors")
 	flags.BoolVar(&set.version, "version", false, "print the version and stop")
@@ -281,6 +283,7 @@ func (set *settings) readConfig(flags *flag.FlagSet, read func(name string) ([]b
 		}
 	}
 	set.values, set.sites, set.listens, set.lines = file.Values, file.Sites, file.Listens, file.Lines
+	set.demands.tables = file.Importance
 	flags.Visit(func(f *flag.Flag) {
 		if len(set.listens) > 0 && f.Name == "addr" {
 			errs = append(errs, fmt.Errorf("-addr is for a server of one address; in %s each [[listen]] has its own", set.config))
@@ -359,6 +362,7 @@ func (set *settings) check(others []string) error {
 	odd := strings.ContainsFunc(s.Name, func(r rune) bool { return r < 0x20 || r >= 0x7f })
 	errs.note(odd, "-server-name %q has a byte that does not belong into a header", s.Name)
 	errs = append(errs, set.placePoints()...)
+	errs = append(errs, set.checkDemands()...)
 	return set.placed(errors.Join(errs...))
 }
 

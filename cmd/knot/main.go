@@ -155,7 +155,8 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	admin := &adminNow{listen: func(addr string, socket *os.File) (*adminServer, error) {
 		return listenAdmin(addr, socket, errorLog, served.stats, state.register, metricsPage(server, &served, state, log.dropped), served.purgePage)
 	}}
-	served.parts = &parts{server, secure, log, admin}
+	served.parts = &parts{server, secure, log, admin, new(ranking)}
+	served.parts.ranks.begin(server, set)
 	defer caught.onHangup(log, served.reloading(set, args, errorLog, secure), errorLog, cancel)()
 	defer served.stopListening()
 	if err := admin.open(set.admin, from.admin); err != nil {

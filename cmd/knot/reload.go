@@ -21,6 +21,7 @@ type parts struct {
 	secure *tlsNow
 	logs   *accessLog
 	admin  *adminNow
+	ranks  *ranking
 }
 
 // prepare opens what fresh wants. After an error everything is as before.
@@ -41,6 +42,7 @@ func (p *parts) prepare(fresh *settings, errorLog *slog.Logger) (all change, err
 	}
 	return change{undo: undo, apply: func() {
 		p.server.Reconfigure(fresh.server) // before the log that it had is closed
+		p.ranks.set(fresh)
 		for _, c := range changes {
 			c.apply()
 		}

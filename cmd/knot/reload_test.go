@@ -115,7 +115,7 @@ func TestReloadAtTheStart(t *testing.T) {
 	const text = "root = '" + sampleSite + "'\ncache = "
 	file := configFile(t, text+"'8MB'\n")
 	set, args := settingsOf(t, file), []string{"-config", file}
-	served := running{parts: &parts{set.server, newTLS(&secured{from: set.tls}), new(accessLog), new(adminNow)}}
+	served := running{parts: &parts{set.server, newTLS(&secured{from: set.tls}), new(accessLog), new(adminNow), new(ranking)}}
 	defer served.close()
 	write(t, file, text+"'2MB'\n")
 	served.reload(set, args, discard)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/importance"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -164,9 +165,10 @@ func schemaOfFlag(f *flag.Flag) object {
 func TestSchema(t *testing.T) {
 	docs := readDocs(t)
 	properties := object{
-		"include": object{"type": "array", "items": object{"type": "string"}, "description": `further files, and patterns for the files of a folder, as "sites/*.toml", looked up from the folder of this one`},
-		"listen":  object{"type": "array", "items": docs.schemaOf(reflect.TypeFor[addresses.Listen](), "listen"), "description": "addresses, each with its sites"},
-		"site":    object{"type": "array", "items": docs.schemaOf(reflect.TypeFor[config.Site](), "site"), "description": "sites, each with its hosts"},
+		"include":    object{"type": "array", "items": object{"type": "string"}, "description": `further files, and patterns for the files of a folder, as "sites/*.toml", looked up from the folder of this one`},
+		"listen":     object{"type": "array", "items": docs.schemaOf(reflect.TypeFor[addresses.Listen](), "listen"), "description": "addresses, each with its sites"},
+		"importance": object{"type": "array", "items": docs.schemaOf(reflect.TypeFor[importance.Config](), "importance"), "description": "how important requests are that say nothing of it; the first table for a request counts"},
+		"site":       object{"type": "array", "items": docs.schemaOf(reflect.TypeFor[config.Site](), "site"), "description": "sites, each with its hosts"},
 	}
 	(&settings{server: new(knot.Server)}).flags().VisitAll(func(f *flag.Flag) {
 		if !slices.Contains(notInConfig, f.Name) {

@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
 // ErrRefused is what Enter returns when the program has more work than it can do in
@@ -108,6 +110,22 @@ func SetPriority(p int) {
 	}
 }
 
+// SetEntryPatience bounds the waits of the calling task in entry queues, at entrances and before bottlenecks, to d from now on: a
+// wait that is over then returns context.DeadlineExceeded. 0: no bound. On a plain goroutine it does nothing. It never parks.
+func SetEntryPatience(d time.Duration) {
+	l := reattach()
+	if l == nil || l.cur == nil {
+		return
+	}
+	by := time.Duration(0)
+	if d > 0 {
+		by = After(l.rt.clock.Now(), d)
+	} else if l.cur.extra().enterBy == 0 {
+		return
+	}
+	l.cur.extend().enterBy = by
+}
+
 func clampPriority(p int) int8 { return int8(min(max(p, admit.MinPriority), admit.MaxPriority)) }
 
 // An entryQueue is where tasks of a loop wait to be admitted.
@@ -121,6 +139,16 @@ type entering struct {
 	t       *Task
 	ticket  *Ticket // nil: none
 	verdict admit.Verdict
+	timer   *wheel.Timer // nil: the wait has no bound
+	late    bool         // it has come to its bound
+}
+
+// Expire implements wheel.Expirer: the task has waited for as long as it may.
+func (x *entering) Expire() {
+	if x.queue.Remove(&x.Entry) {
+		x.late = true
+		x.t.loop.decided(x, admit.Refuse)
+	}
 }
 
 // Withdraw implements WaitPoint.
@@ -279,11 +307,22 @@ func (l *Loop) QueuedAt(e *Entrance) int {
 func (l *Loop) waitToEnter(q *entryQueue, client uint32) error {
 	w := SelfOn(l)
 	x := l.push(q, w, w.task, client, l.now, false)
-	if err := w.Wait(ReasonEntrance, x); err != nil {
+	if by := w.task.extra().enterBy; by != 0 {
+		x.timer = &wheel.Timer{Of: x}
+		l.AddTimer(x.timer, by)
+	}
+	err := w.Wait(ReasonEntrance, x)
+	if x.timer != nil {
+		l.RemoveTimer(x.timer)
+	}
+	if err != nil {
 		return err
 	}
 	l.arrived(l.cur)
-	if x.verdict == admit.Refuse {
+	switch {
+	case x.late:
+		return context.DeadlineExceeded
+	case x.verdict == admit.Refuse:
 		return ErrRefused
 	}
 	return nil

@@ -330,6 +330,41 @@ func TestTickets(t *testing.T) {
 	})
 }
 
+// A task waits in the entry queue for no longer than its patience; the others keep their places.
+func TestEntryPatience(t *testing.T) {
+	atEntrance(t, &room{size: 1}, func(l *Loop, e *Entrance) {
+		testenv.Check(t, e.Enter())
+		var order []string
+		var wg WaitGroup
+		for _, d := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond, time.Hour, -1} {
+			wg.Go(func() {
+				began := l.Now()
+				SetEntryPatience(time.Hour)
+				SetEntryPatience(d)
+				err := e.Enter()
+				if errors.Is(err, context.DeadlineExceeded) {
+					testenv.AtLeast(t, l.Now()-began, d, "it has waited")
+					order = append(order, "late "+d.String())
+					return
+				}
+				testenv.Check(t, err)
+				order = append(order, d.String())
+				e.Leave()
+			})
+		}
+		Sleep(10 * time.Millisecond)
+		e.Leave()
+		wg.Wait()
+		testenv.EqualSlices(t, order, []string{"late 5ms", "0s", "20ms", "1h0m0s", "-1ns"}, "order")
+		testenv.Equal(t, l.QueuedAt(e), 0, "wait")
+		SetEntryPatience(time.Nanosecond)
+		testenv.Check(t, e.Enter(), "without a wait")
+		e.Leave()
+		SetEntryPatience(0)
+	})
+	SetEntryPatience(time.Second) // on a plain goroutine
+}
+
 func TestEntranceWithoutAdmission(t *testing.T) {
 	e := entrance(t, "test")
 	pass := func(int) {

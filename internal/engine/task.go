@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
@@ -90,7 +91,8 @@ type extension struct {
 	locals   map[any]any // loop-private
 	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
 
-	work admit.Work // what Entrance.As has said, and to which bottlenecks it is on its way; loop-private
+	enterBy time.Duration // see SetEntryPatience; 0: no bound; loop-private
+	work    admit.Work    // what Entrance.As has said, and to which bottlenecks it is on its way; loop-private
 
 	detached uint32 // loop-private: how often the loop was taken from it
 	firm     bool   // loop-private: its waits go on although the runtime shuts down

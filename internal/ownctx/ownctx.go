@@ -2,6 +2,8 @@
 // of the command. It lies below package knot and does not know it.
 package ownctx
 
+import "time"
+
 // inner is that of package knot; nil in programs without it.
 var inner func(x any) any
 
@@ -11,6 +13,14 @@ func Register(of func(x any) any) { inner = of }
 // Of returns the value with these methods for a *knot.Ctx. Its user asserts the methods that it needs; package knot documents
 // them.
 func Of(x any) any { return inner(x) }
+
+// A Demand is what a request says of how long its client will wait, and how important it is, and by which lines that is passed on.
+type Demand struct {
+	TimeoutHeader, UrgencyHeader string    // "": it is neither read nor passed on
+	Deadline                     time.Time // zero: none
+	Urgency                      int
+	Urgent                       bool // Urgency was said
+}
 
 // A Body is the body of a request that is read beside the handler that writes the response: on another task or goroutine, one
 // at a time.

@@ -14,6 +14,7 @@ type Config struct {
 	Servers   int     // 100
 	Balancers int     // 16
 	Load      float64 // 0.8; what users ask for, in parts of what the processors can serve
+	Important float64 // 0; the part of the users whose requests are important
 	Parts     Parts
 	Cause     Cause
 	Before    time.Duration // 15 s; until the cause
@@ -25,6 +26,8 @@ type Parts struct {
 	Admission bool // servers refuse what they can't serve in time, as Knot does
 	Budgets   bool // balancers retry a tenth of what they send, and never what a server refused
 	Deadlines bool // requests carry how long the user waits: servers and database drop what would come too late
+	// Importance: requests carry how important they are: servers with Admission serve the important ones first.
+	Importance bool
 }
 
 // All is every part.
@@ -71,9 +74,10 @@ type attempt struct {
 	key                    int
 	tried                  [mostTries]int
 	tries                  int
-	over                   bool          // the user has an answer, or has given up
-	closed                 bool          // the balancer waits for it no longer
-	refused                bool          // the server did not want it
+	over                   bool // the user has an answer, or has given up
+	closed                 bool // the balancer waits for it no longer
+	refused                bool // the server did not want it
+	important              bool
 	ok                     bool          // the answer is what the user wants
 	calling                bool          // the server waits for the database
 	asked                  time.Duration // since then

@@ -9,12 +9,14 @@ import (
 type counter uint8
 
 const (
-	requests counter = iota // of users
-	attempts                // of users
-	retried                 // by balancers
-	refused                 // by servers
-	good                    // requests that were answered
-	failed                  // requests that a user gave up
+	requests          counter = iota // of users
+	attempts                         // of users
+	retried                          // by balancers
+	refused                          // by servers
+	good                             // requests that were answered
+	failed                           // requests that a user gave up
+	importantRequests                // of requests
+	importantGood                    // of good
 	counters
 )
 
@@ -75,6 +77,13 @@ func (r *Result) Goodput() (all []int) {
 		all = append(all, s[good])
 	}
 	return all
+}
+
+// Answered is the part of the important requests, and of the others, that were answered, from 10 s after the cause on.
+func (r *Result) Answered() (important, others float64) {
+	end := len(r.Series.seconds)
+	asked, well := r.then(importantRequests, end), r.then(importantGood, end)
+	return well / max(asked, 1), (r.then(good, end) - well) / max(r.then(requests, end)-asked, 1)
 }
 
 func (r *Result) String() string {

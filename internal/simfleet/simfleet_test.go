@@ -99,6 +99,22 @@ func TestAThousandServers(t *testing.T) {
 	}
 }
 
+// TestImportance: with twice as many requests as the servers can do, important ones are answered as if there were no others.
+func TestImportance(t *testing.T) {
+	for s := *seed; s < *seed+uint64(testenv.Rounds(1, 5)); s++ {
+		cfg := Config{Seed: s, Servers: 10, Balancers: 4, Load: 2, Important: 0.1, Parts: All, Cause: Cause{Name: "none", begin: func(*Fleet) {}}, After: 40 * time.Second}
+		important, others := Run(cfg).Answered()
+		t.Logf("seed %d: without importance %.2f of the important requests and %.2f of the others are answered", s, important, others)
+		testenv.AtMost(t, important, 0.8, "important requests answered without importance")
+		cfg.Parts.Importance = true
+		r := Run(cfg)
+		important, others = r.Answered()
+		t.Logf("seed %d: with importance %.2f and %.2f; %v", s, important, others, r)
+		testenv.AtLeast(t, important, 0.98, "important requests answered")
+		testenv.AtLeast(t, others, 0.3, "others answered")
+	}
+}
+
 // TestASeedComesAgain: two runs of a seed are the same, of two seeds not.
 func TestASeedComesAgain(t *testing.T) {
 	run := func(seed uint64) *Result {

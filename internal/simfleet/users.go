@@ -2,6 +2,9 @@ package simfleet
 
 import "time"
 
+// important is the priority of important requests: that of an urgency of 1, where others have 3.
+const important = 2
+
 // A user asks, waits, asks again if that fails, and thinks.
 //
 //	          asks                   an answer that is good
@@ -18,14 +21,21 @@ func (f *Fleet) asks(who int) {
 	u := &f.users[who]
 	u.attempts++
 	f.series.count(f.now, attempts)
+	matters := float64(who) < f.Important*float64(len(f.users))
 	if u.attempts == 1 {
 		f.series.count(f.now, requests)
+		if matters {
+			f.series.count(f.now, importantRequests)
+		}
 	}
 	a := &attempt{user: who, balancer: who % len(f.balancers), sent: f.now, work: f.exp(work), key: f.store.draw()}
 	if f.hot > 0 && f.rnd.Float64() < f.hot {
 		a.key = 0
 	}
 	a.entry.Item, a.entry.Client = a, uint32(who)
+	if a.important = matters; matters && f.Parts.Importance {
+		a.entry.Priority = important
+	}
 	f.timeouts.push(a)
 	f.balancers[a.balancer].route(a)
 }
@@ -58,6 +68,9 @@ func (f *Fleet) ends(a *attempt, ok bool) {
 	}
 	if ok {
 		f.series.count(f.now, good)
+		if a.important {
+			f.series.count(f.now, importantGood)
+		}
 	} else {
 		f.series.count(f.now, failed)
 	}

@@ -61,27 +61,32 @@ type innerCtx interface {
 	WriteRoom() int
 	Passed() []knot.Header
 	RemoteHost() string
+	Demand() (told ownctx.Demand, read bool)
 }
 
 // An exchange is a request on its way. Fields without a word are of the task that serves it.
 type exchange struct {
-	p       *Proxy
-	x       *knot.Ctx
-	inner   innerCtx // of x
-	b       *backend
-	u       *upstream
-	group   *group   // where the request belongs
-	home    *backend // which the client sticks to; nil: none
-	key     uint64   // hash of what it is led by, if keyed
-	keyed   bool
-	loads   []balance.Load // room for what a choice goes by
-	room    []float64      // more of it
-	told    bool           // the response has a load report
-	method  string
-	trusted bool      // the peer is a proxy whose word about the client counts
-	row     int64     // failures of b that its answer has ended, see backend.worked
-	until   time.Time // for all of it; zero: no limit
-	stop    *stopper
+	p         *Proxy
+	x         *knot.Ctx
+	inner     innerCtx // of x
+	b         *backend
+	u         *upstream
+	group     *group   // where the request belongs
+	home      *backend // which the client sticks to; nil: none
+	key       uint64   // hash of what it is led by, if keyed
+	keyed     bool
+	loads     []balance.Load // room for what a choice goes by
+	room      []float64      // more of it
+	told      bool           // the response has a load report
+	method    string
+	trusted   bool          // the peer is a proxy whose word about the client counts
+	row       int64         // failures of b that its answer has ended, see backend.worked
+	until     time.Time     // for all of it; zero: no limit
+	hasty     bool          // until is when the client waits no longer
+	demand    ownctx.Demand // what backends are told of the client, if demands
+	demands   bool
+	tellsGRPC bool // ... in the line of gRPC, too
+	stop      *stopper
 
 	content    []byte // of the request, if that is ready
 	ready      bool   // it is, or there is none
@@ -132,6 +137,9 @@ func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 	if p.TotalTimeout > 0 {
 		e.until = now().Add(p.TotalTimeout)
 	}
+	if e.demand, e.demands = e.inner.Demand(); e.demands {
+		e.takeDemand()
+	}
 	switch e.method {
 	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
 		e.repeatable = true
@@ -161,6 +169,7 @@ func (e *exchange) end() {
 	e.group, e.home, e.key, e.keyed = nil, nil, 0, false
 	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
 	e.res.Trim()
+	e.demand, e.demands, e.tellsGRPC, e.hasty = ownctx.Demand{}, false, false, false
 	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false
 	e.scriptPath, e.script, e.info, e.file, e.fileSize = "", "", "", nil, 0
 	e.out, e.rec, e.lines = out, records{}, nil

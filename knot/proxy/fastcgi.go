@@ -303,6 +303,9 @@ func (f *fastCGI) headerParams(b []byte, e *exchange) []byte {
 			b = appendParam(b, "HTTP_"+strings.ToUpper(strings.ReplaceAll(l.Name, "-", "_")), l.Value)
 		}
 	}
+	for _, l := range e.demandLines() {
+		b = appendParam(b, "HTTP_"+strings.ToUpper(strings.ReplaceAll(l.Name, "-", "_")), l.Value)
+	}
 	return b
 }
 

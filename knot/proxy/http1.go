@@ -61,6 +61,9 @@ func (http1) request(e *exchange, body []byte, ready bool) {
 			out = h1.AppendField(out, l.Name, l.Value)
 		}
 	}
+	for _, l := range e.demandLines() {
+		out = h1.AppendField(out, l.Name, l.Value)
+	}
 	if p.byReports && !asksForReport(x) {
 		out = append(out, "Endpoint-Load-Metrics-Format: TEXT\r\n"...)
 	}

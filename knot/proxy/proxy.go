@@ -137,6 +137,10 @@ func (e *exchange) serve() error {
 		if !errors.As(err, &f) {
 			return err // the client's
 		}
+		if e.gaveUp(f) {
+			b.counts.failures[causeLate].Add(1)
+			return statusLate
+		}
 		b.counts.failures[f.cause].Add(1)
 		switch f.cause {
 		case causeGone:

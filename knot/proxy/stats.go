@@ -16,10 +16,11 @@ const (
 	causeBroken                 // the connection has broken
 	causeMalformed              // what it says is not the protocol
 	causeGone                   // the client has gone
+	causeLate                   // its client waits no longer
 	causes
 )
 
-var causeNames = [causes]string{"no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone"}
+var causeNames = [causes]string{"no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone", "deadline"}
 
 // String is what metrics call it.
 func (c cause) String() string { return causeNames[c] }
@@ -38,7 +39,8 @@ type BackendStats struct {
 	Name string // address of the backend, as in Config.Backends
 	// Responses by class of their status; [1] counts tunnels.
 	Responses [6]uint64
-	// Failures by cause: "no backend", "queue", "connect", "timeout", "broken", "malformed" and "client gone". Failures that another
+	// Failures by cause: "no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone", and
+	// "deadline": the client waits no longer (knot.Server.TimeoutHeader). Failures that another
 	// try has mended count too. "no backend" is with the first backend, if there is one.
 	Failures map[string]uint64
 	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came

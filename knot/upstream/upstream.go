@@ -1,5 +1,5 @@
-// Package upstream has an http.RoundTripper for the clients of a fleet of servers: it passes deadlines on, and sends requests again
-// without making an overload worse.
+// Package upstream has an http.RoundTripper for the clients of a fleet of servers: it passes deadlines and urgencies on, and sends
+// requests again without making an overload worse.
 package upstream
 
 import (
@@ -8,13 +8,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/internal/orca"
+	"github.com/capriccio-go/capriccio/internal/timeleft"
+	"github.com/capriccio-go/capriccio/internal/urgency"
 )
 
 // Defaults of Transport.
@@ -42,11 +43,24 @@ type Transport struct {
 	Tries int
 	// TimeoutHeader gets what is left until the deadline of the request's context, in milliseconds. "": X-Request-Timeout.
 	TimeoutHeader string
+	// UrgencyHeader gets the urgency that the request's context carries, see WithUrgency. "": Priority (RFC 9218).
+	UrgencyHeader string
+	// Hedge, from 0 to 1, has a request that may be repeated sent once more while the server has not answered, once it has taken
+	// longer than this part of the last requests to that host: 0.95 is for the slowest twentieth. The first good answer counts,
+	// and the other request is cancelled. It is one of the further tries. 0: off.
+	Hedge float64
 
 	once     sync.Once
 	budget   *balance.Budget // set by once
 	began    time.Time       // set by once
 	requests atomic.Uint64   // requests, and questions to the budget; atomic
+	took     tookByHost
+}
+
+// WithUrgency returns a context whose requests have this urgency: from 0, the most important, to 7; others have 3. A request to a server
+// of package knot brings its own along in its context.
+func WithUrgency(ctx context.Context, u int) context.Context {
+	return urgency.With(ctx, min(max(u, 0), urgency.Least))
 }
 
 // RoundTrip implements http.RoundTripper. A response with status 502, 503 or 504 is a failure, unless it says that the server does not
@@ -60,10 +74,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.budget, t.began = balance.NewBudget(max(share, 0)), time.Now()
 	})
 	t.requests.Add(1)
-	base, tries := t.Base, t.Tries
-	if base == nil {
-		base = http.DefaultTransport
-	}
+	tries := t.Tries
 	if tries == 0 {
 		tries = DefaultTries
 	}
@@ -71,25 +82,51 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		tries = 1
 	}
 	for try := 1; ; try++ {
-		sent, err := t.prepare(r, try)
-		if err != nil {
-			if r.Body != nil && try == 1 {
-				r.Body.Close() // Base, which would close it, does not get it
-			}
-			return nil, err
+		var resp *http.Response
+		var err error
+		if t.Hedge > 0 && try < tries {
+			var sent int
+			resp, sent, err = t.hedge(r, try)
+			try += sent - 1
+		} else {
+			resp, err = t.send(r, try)
 		}
-		resp, err := base.RoundTrip(sent)
 		if try >= tries || !failed(resp, err) || r.Context().Err() != nil {
 			return resp, err
 		}
-		if !t.budget.Take(int64(time.Since(t.began)), t.requests.Add(1)) || !pause(r.Context(), try) {
+		if !t.mayTry() || !pause(r.Context(), try) {
 			return resp, err
 		}
 		if resp != nil {
-			io.CopyN(io.Discard, resp.Body, maxDrained)
-			resp.Body.Close()
+			discard(resp)
 		}
 	}
+}
+
+// send sends r by Base, for that try.
+func (t *Transport) send(r *http.Request, try int) (*http.Response, error) {
+	sent, err := t.prepare(r, try)
+	if err != nil {
+		if r.Body != nil && try == 1 {
+			r.Body.Close() // Base, which would close it, does not get it
+		}
+		return nil, err
+	}
+	if t.Base == nil {
+		return http.DefaultTransport.RoundTrip(sent)
+	}
+	return t.Base.RoundTrip(sent)
+}
+
+// mayTry takes a further try from the budget.
+func (t *Transport) mayTry() bool {
+	return t.budget.Take(int64(time.Since(t.began)), t.requests.Add(1))
+}
+
+// discard reads a little of a response that is not used, and closes it.
+func discard(resp *http.Response) {
+	io.CopyN(io.Discard, resp.Body, maxDrained)
+	resp.Body.Close()
 }
 
 // repeatable reports whether r may be sent again.
@@ -103,21 +140,23 @@ func repeatable(r *http.Request) bool {
 
 // prepare returns the request for a try.
 func (t *Transport) prepare(r *http.Request, try int) (*http.Request, error) {
-	deadline, limited := r.Context().Deadline()
-	if try == 1 && !limited {
+	ctx := r.Context()
+	deadline, limited := ctx.Deadline()
+	u, urgent := urgency.Of(ctx)
+	if try == 1 && !limited && !urgent {
 		return r, nil
 	}
-	sent := r.Clone(r.Context())
+	sent := r.Clone(ctx)
 	if limited {
-		left := time.Until(deadline).Milliseconds()
-		if left <= 0 {
+		left := time.Until(deadline)
+		if left < time.Millisecond {
 			return nil, context.DeadlineExceeded
 		}
-		name := t.TimeoutHeader
-		if name == "" {
-			name = DefaultTimeoutHeader
-		}
-		sent.Header.Set(name, strconv.FormatInt(left, 10))
+		sent.Header.Set(orElse(t.TimeoutHeader, DefaultTimeoutHeader), timeleft.FormatMilliseconds(left))
+	}
+	if urgent {
+		name := orElse(t.UrgencyHeader, urgency.Header)
+		sent.Header.Set(name, urgency.Format(name, u))
 	}
 	if try > 1 && r.GetBody != nil {
 		body, err := r.GetBody()
@@ -127,6 +166,13 @@ func (t *Transport) prepare(r *http.Request, try int) (*http.Request, error) {
 		sent.Body = body
 	}
 	return sent, nil
+}
+
+func orElse(name, standard string) string {
+	if name == "" {
+		return standard
+	}
+	return name
 }
 
 // failed reports whether another try may mend it.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/orca"
+	"github.com/capriccio-go/capriccio/internal/urgency"
 )
 
 // A base answers each try with the next of its statuses, the last one again and again; 0 is an error.
@@ -137,4 +138,21 @@ func TestDeadlines(t *testing.T) {
 			t.Errorf("the body of a request that is not sent is open: %v", err)
 		}
 	})
+}
+
+// TestUrgencies: the urgency of the context goes along.
+func TestUrgencies(t *testing.T) {
+	for _, c := range []struct{ header, name, want string }{{"", "Priority", "u=6"}, {"X-Importance", "X-Importance", "6"}} {
+		b := &base{statuses: []int{200}}
+		r, _ := http.NewRequestWithContext(WithUrgency(t.Context(), 6), "GET", "http://h/", nil)
+		(&Transport{Base: b, UrgencyHeader: c.header}).RoundTrip(r)
+		if got := b.sent[0].Header.Get(c.name); got != c.want || len(r.Header) > 0 {
+			t.Errorf("%s: %q; want %q; header of the caller: %v", c.name, got, c.want, r.Header)
+		}
+	}
+	for u, want := range map[int]int{-4: 0, 9: 7} {
+		if got, _ := urgency.Of(WithUrgency(t.Context(), u)); got != want {
+			t.Errorf("%d is %d; want %d", u, got, want)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/peerwatch"
+	"github.com/capriccio-go/capriccio/internal/urgency"
 )
 
 // A Context is the context of a request of net/http. It ends when the handler has returned (End), and, once its end has been
@@ -16,7 +17,10 @@ type Context struct {
 	Server  *http.Server       // for http.ServerContextKey
 	Conn    net.Conn           // of the client
 	Parents [2]context.Context // of the server and of the task
-	Std     context.Context    // what an http.Server has made for the connection, see Hooks; nil: nothing
+	By      time.Time          // the deadline of the request; zero: it has none
+	Urgency int                // that of the request, if it is Urgent
+	Urgent  bool
+	Std     context.Context // what an http.Server has made for the connection, see Hooks; nil: nothing
 
 	mu      sync.Mutex // held for a few instructions
 	err     error      // why it has ended; guarded by mu
@@ -28,6 +32,7 @@ type Context struct {
 	peer    *peerwatch.Watch // guarded by mu; a late call of peerGone may hold it
 	left    bool             // the client has; guarded by mu
 	notify  chan bool        // of CloseNotify; guarded by mu
+	timer   *time.Timer      // ends it at By; nil: not yet; guarded by mu
 }
 
 type contextHook struct{ fn func() }
@@ -40,11 +45,27 @@ var closedDone = func() chan struct{} {
 }()
 
 // Deadline implements context.Context.
-func (c *Context) Deadline() (time.Time, bool) {
+func (c *Context) Deadline() (by time.Time, ok bool) {
 	if c.Std != nil {
-		return c.Std.Deadline()
+		by, ok = c.Std.Deadline()
 	}
-	return time.Time{}, false
+	if own := c.by(); !own.IsZero() && (!ok || own.Before(by)) {
+		return own, true
+	}
+	return by, ok
+}
+
+// by is By as long as that counts.
+func (c *Context) by() time.Time {
+	if c.By.IsZero() {
+		return c.By
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alone {
+		return time.Time{}
+	}
+	return c.By
 }
 
 // Done implements context.Context.
@@ -80,6 +101,9 @@ func (c *Context) Value(key any) any {
 		if addr := c.Conn.LocalAddr(); addr != nil {
 			return addr
 		}
+	}
+	if c.Urgent && urgency.IsKey(key) {
+		return c.Urgency
 	}
 	if c.Std != nil {
 		return c.Std.Value(key)
@@ -153,11 +177,17 @@ func (c *Context) watch() {
 	for i, parent := range c.Parents {
 		c.untie[i] = context.AfterFunc(parent, c.End)
 	}
+	if !c.By.IsZero() {
+		c.timer = time.AfterFunc(time.Until(c.By), func() { c.endBy(context.DeadlineExceeded) })
+	}
 	c.watchPeer()
 }
 
-// look ends it if Std has ended.
+// look ends it if Std has ended, or its time is over.
 func (c *Context) look() {
+	if by := c.by(); !by.IsZero() && time.Until(by) <= 0 {
+		c.endBy(context.DeadlineExceeded)
+	}
 	if c.Std == nil {
 		return
 	}
@@ -214,6 +244,9 @@ func (c *Context) part() {
 			untie()
 			c.untie[i] = nil
 		}
+	}
+	if c.timer != nil {
+		c.timer.Stop()
 	}
 	if c.peer != nil {
 		c.peer.Stop()

@@ -26,6 +26,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/compression"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/forwardauth"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/headers"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/importance"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/maintenance"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
@@ -40,6 +41,8 @@ type File struct {
 	Listens []addresses.Listen
 	Sites   []Site
 	Lines   Lines
+
+	Importance []importance.Config
 }
 
 // A Value is that of a flag.
@@ -164,10 +167,12 @@ type document struct {
 	Include []string           `toml:"include"`
 	Listens []addresses.Listen `toml:"listen"`
 	Sites   []Site             `toml:"site"`
+
+	Importance []importance.Config `toml:"importance"`
 }
 
 // Read reads the text of the file called name, and the files that it includes, by include. flags are the names that the top level
-// may have besides site, listen and include. The error has a line for each thing that is wrong. The File is nil if the grammar of
+// may have besides site, listen, importance and include. The error has a line for each thing that is wrong. The File is nil if the grammar of
 // the text is.
 func Read(name string, text []byte, flags []string, include func(name string) ([]byte, error)) (*File, error) {
 	r := &reader{file: &File{Lines: make(Lines)}, flags: flags, include: include, read: make(map[string]Place)}
@@ -209,8 +214,9 @@ func (r *reader) take(name string, text []byte, depth int) error {
 	}
 	f := r.file
 	lines := make(Lines)
-	lines.add(name, text, map[string]int{"site": len(f.Sites), "listen": len(f.Listens)})
+	lines.add(name, text, map[string]int{"site": len(f.Sites), "listen": len(f.Listens), "importance": len(f.Importance)})
 	f.Sites, f.Listens = append(f.Sites, doc.Sites...), append(f.Listens, doc.Listens...)
+	f.Importance = append(f.Importance, doc.Importance...)
 	place := func(table string, before, all int) { // of an array in one line the tables have no places
 		for i := before + 1; i <= all; i++ {
 			key := fmt.Sprint(table, ".", i)
@@ -219,6 +225,7 @@ func (r *reader) take(name string, text []byte, depth int) error {
 	}
 	place("site", len(f.Sites)-len(doc.Sites), len(f.Sites))
 	place("listen", len(f.Listens)-len(doc.Listens), len(f.Listens))
+	place("importance", len(f.Importance)-len(doc.Importance), len(f.Importance))
 	maps.Copy(f.Lines, lines)
 	r.includes(name, doc.Include, lines["include"], depth+1)
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/orca"
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -171,6 +172,9 @@ func (s *Site) FilterHead(x *knot.Ctx, h knot.ResponseHead) {
 		return
 	}
 	of := r.report()
+	if ownctx.Of(x).(innerCtx).TurnedAway() { // what was too much for this request is too much for the next
+		of.Application = max(of.Application, 1)
+	}
 	h.Del(orca.BinaryHeader)
 	switch form := x.Header(orca.FormatHeader); {
 	case strings.EqualFold(form, "JSON"):

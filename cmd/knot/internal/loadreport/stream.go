@@ -33,9 +33,10 @@ const (
 	grpcAway      = "14"
 )
 
-// innerCtx has the method of a *knot.Ctx that programs do not need, see internal/ownctx.
+// innerCtx has the methods of a *knot.Ctx that programs do not need, see internal/ownctx.
 type innerCtx interface {
 	WhenGone(w *peerwatch.Watch, fn func())
+	TurnedAway() bool
 }
 
 // stream sends reports until the client has gone or the server stops. It parks.

@@ -55,6 +55,8 @@ var (
 	accepted   = desc("connections_accepted_total", "Connections that were taken up.")
 	evicted    = desc("connections_evicted_total", "Connections that were closed between two requests to make room for others.")
 
+	malformed = desc("demands_malformed_total", "Lines about deadlines and importance that could not be read, and were ignored.")
+
 	admitted = desc("admitted_total", "Requests that the scheduler let in.")
 	deferred = desc("deferred_total", "Of those, the ones that had to wait for a resource first.")
 	refused  = desc("refused_total", "Requests and connections that were turned away, by cause.", "cause")
@@ -136,6 +138,8 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	count(evicted, s.Evicted)
 	count(refused, s.TurnedAway, "too many connections")
 	count(refused, c.TooOften(), "the client asks too often")
+	count(refused, s.Late, "its deadline has passed")
+	count(malformed, s.Malformed)
 	count(logLost, c.LogLost())
 	c.collectBackends(count, gauge)
 	if sum, any := c.Caches(); any {

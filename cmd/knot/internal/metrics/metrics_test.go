@@ -20,6 +20,7 @@ func sample() Source {
 	var s knot.Stats
 	s.Responses = [6]uint64{2: 10, 4: 3, 5: 1}
 	s.Errors = map[int]uint64{404: 3}
+	s.Late, s.Malformed = 21, 22
 	s.Bytes, s.Accepted, s.TurnedAway, s.Conns, s.MaxConns = 1000, 5, 2, 4, 100
 	s.Durations.Limits = []time.Duration{time.Millisecond, time.Second}
 	s.Durations.Counts, s.Durations.Count, s.Durations.Sum = []uint64{9, 4}, 14, 3*time.Second
@@ -59,6 +60,7 @@ func TestMetrics(t *testing.T) {
 		`knot_responses_total{class="2xx"} 10`, `knot_errors_total{status="404"} 3`, `knot_response_body_bytes_total 1000`,
 		`knot_connections 4`, `knot_connections_limit 100`, `knot_connections_accepted_total 5`,
 		`knot_refused_total{cause="too many connections"} 2`, `knot_refused_total{cause="the client asks too often"} 6`, `knot_refused_total{cause="a reason"} 9`,
+		`knot_refused_total{cause="its deadline has passed"} 21`, `knot_demands_malformed_total 22`,
 		`knot_request_duration_seconds_bucket{le="0.001"} 9`, `knot_request_duration_seconds_bucket{le="1"} 13`,
 		`knot_request_duration_seconds_bucket{le="+Inf"} 14`, `knot_request_duration_seconds_sum 3`, `knot_request_duration_seconds_count 14`,
 		`knot_resource_in_use{resource="memory",unit="bytes"} 5`, `knot_resource_limit{resource="memory",unit="bytes"} 10`,
