@@ -44,16 +44,16 @@ func assistJSON() http.Handler {
 	})
 }
 
-type ledger struct {
+type accounts struct {
 	sync.RWMutex
 	file *os.File
 	sums map[string]int
 }
 
-func (l *ledger) flush() error { return l.file.Sync() }
+func (l *accounts) flush() error { return l.file.Sync() }
 
 // book makes an entry safe while all readers wait.
-func (l *ledger) book(account string) error {
+func (l *accounts) book(account string) error {
 	l.Lock() // cause of sync-rwlock
 	defer l.Unlock()
 	l.sums[account]++
@@ -61,14 +61,14 @@ func (l *ledger) book(account string) error {
 	return l.flush() // cause of sync-rwlock
 }
 
-func (l *ledger) sum(account string) int {
+func (l *accounts) sum(account string) int {
 	l.RLock()
 	defer l.RUnlock()
 	return l.sums[account]
 }
 
 func syncRWLock() http.Handler {
-	l := &ledger{file: tempFile(0), sums: map[string]int{}}
+	l := &accounts{file: tempFile(0), sums: map[string]int{}}
 	return handler(func(r *http.Request) error {
 		if l.sum(r.URL.Path)%3 == 0 {
 			return l.book(r.URL.Path)
