@@ -61,6 +61,15 @@ func (c *fakeClock) advance(d time.Duration) {
 	c.set(to)
 }
 
+// until waits until somebody waits for a time that is that far away or farther.
+func (c *fakeClock) until(far time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !slices.ContainsFunc(c.timers, func(t fakeTimer) bool { return !t.at.Before(c.now.Add(far)) }) {
+		c.changed.Wait()
+	}
+}
+
 func (c *fakeClock) set(to time.Time) {
 	c.now = to
 	c.timers = slices.DeleteFunc(c.timers, func(t fakeTimer) bool {

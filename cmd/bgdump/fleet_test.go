@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,44 +119,107 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// Of 500 targets one never answers: the others are shown once its time is over.
-func TestFleetOf500(t *testing.T) {
-	const targets, silent = 500, 499 // among the last that are asked, so that all others have answered when its time is over
-	clk := newFakeClock()
+// listOf500 is a list of 500 targets. The last one never answers, until the clock goes on by 7 s, as it does when all others have
+// answered; the clock of target 7 is three hours ahead.
+func listOf500(t *testing.T, clk *fakeClock) string {
+	const targets, silent = 500, 499
 	var closed atomic.Int64
 	over := make(chan bool)
 	answer := podFleet(t, func(i int) *bgraph.Snapshot {
-		return &bgraph.Snapshot{Program: bgraph.Program{Name: "pod", PID: 1 + i}, Taken: clk.Now(), Span: 1e9, Loops: []bgraph.LoopStat{{Steps: 1}}}
+		taken := clk.Now()
+		if i == 7 {
+			taken = taken.Add(3 * time.Hour)
+		}
+		return &bgraph.Snapshot{Program: bgraph.Program{Name: "pod", PID: 1 + i}, Taken: taken, Span: 1e9, Loops: []bgraph.LoopStat{{Steps: 1}}}
 	})
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, fmt.Sprintf("/%d/", silent)) {
 			<-r.Context().Done()
 			return
 		}
 		answer(w, r)
 	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed && closed.Add(1) == targets-1 {
 			close(over)
 		}
 	}
-	server.Start()
-	defer server.Close()
-	var list strings.Builder
-	list.WriteString("# of file_sd\n- labels: {job: shop}\n  targets:\n")
+	s.Start()
+	t.Cleanup(s.Close)
+	var text strings.Builder
+	text.WriteString("# of file_sd\n- labels: {job: shop}\n  targets:\n")
 	for i := range targets {
-		fmt.Fprintf(&list, "  - %s/%d/debug/bgraph/\n", server.URL, i)
+		fmt.Fprintf(&text, "  - %s/%d/debug/bgraph/\n", s.URL, i)
 	}
 	go func() {
-		<-over
-		clk.advance(7 * time.Second)
+		select {
+		case <-over:
+			clk.advance(7 * time.Second)
+		case <-t.Context().Done():
+		}
 	}()
-	r := commandIn(t, context.Background(), &surroundings{clock: clk}, "-timeout", "7s", "-json", "-targets", writeFile(t, "targets.yml", list.String()))
-	var s bgraph.Snapshot
-	if err := json.Unmarshal([]byte(r.out), &s); err != nil || r.code != exitOK || len(s.Loops) != targets-1 || len(s.Sources) != targets {
-		t.Fatalf("exit code %d, %v, %d loops, %d sources\n%s", r.code, err, len(s.Loops), len(s.Sources), r.errOut)
+	return writeFile(t, "targets.yml", text.String())
+}
+
+// Of 500 targets one never answers, the clock of another one differs, and a second list can't be read: whatever bgdump does with them,
+// each of that is said, and there is a result for the others.
+func TestFleetOf500(t *testing.T) {
+	for name, c := range map[string]struct {
+		says []string
+		run  func(t *testing.T, clk *fakeClock, args []string) result
+	}{
+		"at once": {[]string{"its clock is 3h0m0s ahead", "no answer within 7s"}, func(t *testing.T, clk *fakeClock, args []string) result {
+			r := commandIn(t, context.Background(), &surroundings{clock: clk}, append(args, "-json")...)
+			var s bgraph.Snapshot
+			if err := json.Unmarshal([]byte(r.out), &s); err != nil || len(s.Loops) != 499 || len(s.Sources) != 500 {
+				t.Fatalf("%v, %d loops, %d sources\n%s", err, len(s.Loops), len(s.Sources), r.errOut)
+			}
+			testenv.Contains(t, s.Sources[499].Failed, "no answer within 7s", "the silent target")
+			return r
+		}},
+		"metrics": {[]string{"no answer within 7s"}, func(t *testing.T, clk *fakeClock, args []string) result {
+			address, end := serveUntil(t, &surroundings{clock: clk}, append(args, "-serve", ":0")...)
+			text := getter(t, address)("/metrics", 200)
+			testenv.Equal(t, len(regexp.MustCompile(`(?m)^bgraph_up\{.*\} 1$`).FindAllString(text, -1)), 499, "targets that are up")
+			testenv.True(t, regexp.MustCompile(`(?m)^bgraph_up\{source=".*/499/debug/bgraph/"\} 0$`).MatchString(text), "the silent target is not down")
+			return end()
+		}},
+		"recorded": {[]string{"its clock is 3h0m0s ahead", "no answer within 7s"}, func(t *testing.T, clk *fakeClock, args []string) result {
+			dir, done := t.TempDir(), make(chan result, 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			go func() {
+				done <- commandIn(t, ctx, &surroundings{clock: clk}, append(args, "-record", dir, "-interval", "1h")...)
+			}()
+			testenv.Until(t, "all others are recorded", func() bool {
+				folders, err := foldersIn(dir)
+				return err == nil && len(folders) == 499
+			})
+			clk.advance(7 * time.Second) // connections are kept: that they are closed does not tell
+			clk.until(30 * time.Minute)  // of the next round
+			cancel()
+			return <-done
+		}},
+		"on a page": {nil, func(t *testing.T, clk *fakeClock, args []string) result {
+			address, end := serveUntil(t, &surroundings{clock: clk}, append(args, "-http", ":0")...)
+			page := getter(t, address)("/", 200)
+			for _, want := range []string{"500 sources", "its clock is 3h00m ahead", "no graph: no answer within 7s"} {
+				testenv.Contains(t, page, want)
+			}
+			testenv.Equal(t, strings.Count(page, "no graph: "), 1, "targets without a graph")
+			return end()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clk := newFakeClock()
+			list := listOf500(t, clk)
+			r := c.run(t, clk, []string{"-timeout", "7s", "-targets", filepath.Join(t.TempDir(), "no-such.yml"), "-targets", list})
+			testenv.Equal(t, r.code, exitOK, r.errOut)
+			for _, want := range append(c.says, "no-such.yml: no such file or directory") {
+				testenv.Contains(t, r.errOut, want)
+			}
+		})
 	}
-	testenv.Contains(t, s.Sources[silent].Failed, "no answer within 7s", "the silent target")
 }
 
 // A fleet is added up in parts, which gives what adding all up at once does.

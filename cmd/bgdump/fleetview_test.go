@@ -29,6 +29,17 @@ func servedFleet(t *testing.T, sur *surroundings, args ...string) (get func(path
 // serveCommand runs bgdump, which serves something, until the test is over, and returns its address.
 func serveCommand(t *testing.T, sur *surroundings, args ...string) (address string) {
 	t.Helper()
+	address, end := serveUntil(t, sur, args...)
+	t.Cleanup(func() {
+		got := end()
+		testenv.Equal(t, got.code, exitOK, got.errOut)
+	})
+	return address
+}
+
+// serveUntil is serveCommand for a command that ends when end is called, which returns what it said.
+func serveUntil(t *testing.T, sur *surroundings, args ...string) (address string, end func() result) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	sur.stdout = w
@@ -40,14 +51,12 @@ func serveCommand(t *testing.T, sur *surroundings, args ...string) (address stri
 	line, _ := bufio.NewReader(r).ReadString('\n')
 	go io.Copy(io.Discard, r)
 	address = regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`).FindString(line)
-	t.Cleanup(func() {
-		cancel()
-		got := <-ended
-		testenv.Equal(t, got.code, exitOK, got.errOut)
-		http.DefaultClient.CloseIdleConnections()
-	})
 	testenv.True(t, address != "", "the first line is %q", line)
-	return address
+	return address, func() result {
+		cancel()
+		defer http.DefaultClient.CloseIdleConnections()
+		return <-ended
+	}
 }
 
 // getter returns a function that gets a page.
