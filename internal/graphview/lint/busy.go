@@ -15,7 +15,6 @@ const (
 	busyOne  = 0.5 // of a P for each of the goroutines, or of all Ps
 	busyStep = bgraph.Nanos(1e6)
 
-	yieldMoves  = 10                  // to another P, for each 10 ms: a goroutine moves so often only if it yields
 	endlessStep = bgraph.Nanos(200e6) // on average: beyond doubt, also if the kernel had taken processors
 )
 
@@ -33,7 +32,8 @@ func (l *linter) busyStarts() {
 	for i := range l.s.Starts {
 		all += float64(l.s.Starts[i].CPU)
 	}
-	kept := max(1-words.Ratio(float64(l.s.Stalled.Sum), all), 0) // of that time, not the kernel's
+	idle := all+float64(l.s.CollectorCPU) < busyOne*ps*float64(l.s.Span) // no goroutine has the Ps for half of the time
+	kept := max(1-words.Ratio(float64(l.s.Stalled.Sum), all), 0)         // of that time, not the kernel's
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
 		used := float64(st.CPU) * kept / float64(l.s.Span) // Ps
@@ -41,14 +41,14 @@ func (l *linter) busyStarts() {
 		if st.Now <= 0 || l.blamed[st.Function] || !unknown && funcname.OfStandardLibrary(st.Function) {
 			continue
 		}
-		in, steps, cpu, parts := l.sampledIn(st.Function)
-		yields := parts.Moves > yieldMoves*uint64((cpu+parts.Preempted)/10e6) // the runtime preempts every 10 ms
+		in, steps, cpu, preempted := l.sampledIn(st.Function)
+		yields := idle && preempted > cpu // else others would have the Ps meanwhile
 		least := busyOne * min(float64(st.Now), ps)
 		if steps > 0 && cpu/bgraph.Nanos(steps) >= endlessStep { // whatever the kernel took
 			used = float64(st.CPU) / float64(l.s.Span)
 		}
 		if yields {
-			used += float64(parts.Preempted) * kept / float64(l.s.Span) // it does not wait then
+			used += float64(preempted) * kept / float64(l.s.Span) // it does not wait then
 		}
 		if used < least || steps > 0 && cpu/bgraph.Nanos(steps) < busyStep { // it waits often
 			continue
@@ -87,8 +87,8 @@ func useUses(n int64) string {
 }
 
 // sampledIn is where goroutines that began with a function mostly were when they were looked at, how many steps they made, and
-// the CPU time of these and what they took besides.
-func (l *linter) sampledIn(start string) (in bgraph.Waker, steps uint64, cpu bgraph.Nanos, parts bgraph.Parts) {
+// the CPU time of these, and how long they were ready again after a preemption or a yield.
+func (l *linter) sampledIn(start string) (in bgraph.Waker, steps uint64, cpu, preempted bgraph.Nanos) {
 	for i := range l.s.Edges {
 		e := &l.s.Edges[i]
 		from := l.s.Node(e.From)
@@ -97,14 +97,14 @@ func (l *linter) sampledIn(start string) (in bgraph.Waker, steps uint64, cpu bgr
 		}
 		steps += e.Count
 		cpu += e.TotalCPU()
-		parts.Preempted, parts.Moves = parts.Preempted+e.Parts.Preempted, parts.Moves+e.Parts.Moves
+		preempted += e.Parts.Preempted
 		for _, w := range e.Functions {
 			if w.Count > in.Count && w.Line > 0 {
 				in = w
 			}
 		}
 	}
-	return in, steps, cpu, parts
+	return in, steps, cpu, preempted
 }
 
 // latest is the node after which goroutines wait longest for a P, nil if none does for long.

@@ -66,7 +66,7 @@ func TestCauses(t *testing.T) {
 		"a loop that yields": {
 			graphcases.Traced(func(s *bgraph.Snapshot) {
 				s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "running", Stack: frames("main.await")}, bgraph.Node{Key: 102, Reason: "accept", Now: 1})
-				s.Edges = append(s.Edges, bgraph.Edge{From: 101, To: 101, Count: 1, CPU: times(1, 200*time.Millisecond), Parts: bgraph.Parts{Preempted: 800e6, Moves: 50_000}})
+				s.Edges = append(s.Edges, bgraph.Edge{From: 101, To: 101, Count: 1, CPU: times(1, 200*time.Millisecond), Parts: bgraph.Parts{Preempted: 800e6}})
 				s.Starts = append(s.Starts, bgraph.Start{Function: "main.await", File: "main.go", Line: 9, Now: 1, CPU: 200e6})
 			}),
 			SeverityWarning, CheckBusy, "main.go:9", "main.await (main.go:9) never waits, though it gives its P away again and again (runtime.Gosched): 1 goroutine of it ran for 200ms"},
@@ -82,12 +82,13 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// A goroutine that the Go runtime preempts, as it does every 10 ms, waits for its turn and is not blamed.
+// A goroutine that is preempted because others have the Ps waits for its turn, and is not blamed.
 func TestPreemptedIsNotYielding(t *testing.T) {
 	for _, f := range Find(graphcases.Traced(func(s *bgraph.Snapshot) {
 		s.Nodes = append(s.Nodes, bgraph.Node{Key: 101, Reason: "running", Stack: frames("main.compute")})
-		s.Edges = append(s.Edges, bgraph.Edge{From: 101, To: 101, Count: 1, CPU: times(1, 200*time.Millisecond), Parts: bgraph.Parts{Preempted: 800e6, Moves: 60}})
+		s.Edges = append(s.Edges, bgraph.Edge{From: 101, To: 101, Count: 1, CPU: times(1, 200*time.Millisecond), Parts: bgraph.Parts{Preempted: 800e6}})
 		s.Starts = append(s.Starts, bgraph.Start{Function: "main.compute", Now: 1, CPU: 200e6})
+		s.CollectorCPU = s.Span
 	})) {
 		if f.Check == CheckBusy {
 			t.Errorf("got %+v", f)

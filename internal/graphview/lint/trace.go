@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +76,7 @@ func (l *linter) trace() {
 	}
 	l.handedOver(handed)
 	if all := words.TotalCPU(l.s); all > 0 && float64(assist) >= assistShare*all && assist >= bgraph.Nanos(time.Millisecond) {
-		sure := float64(max(assist-l.s.Stalled.Sum, 0)) // even if the kernel took processors from nothing else
+		sure := float64(assist) - l.stalledOf(float64(assist)/all)
 		f := Finding{
 			Severity: severityIf(sure >= assistLeast*room && sure >= assistShare*(all-float64(l.s.Stalled.Sum))), Check: CheckAssist,
 			Message: fmt.Sprintf("Goroutines allocate faster than the collector can keep up with, and spent %s of their CPU time (%v) helping it.", words.Percent(float64(assist)/all), assist),
@@ -115,6 +116,13 @@ func (l *linter) trace() {
 		l.unfair(&l.s.Nodes[i])
 	}
 	l.begun()
+}
+
+// stalledOf is how much of the time that the kernel took from steps it can have taken from a share of them, with a probability of 95 %.
+func (l *linter) stalledOf(share float64) float64 {
+	t := &l.s.Stalled
+	likely := share * float64(t.Sum)
+	return min(likely+2*float64(t.Mean())*math.Sqrt(float64(t.Count)*share*(1-share)), float64(t.Sum))
 }
 
 // mostAssisted is where the program allocated most often when it had to help the collector: not known if it has no line, nil if most of

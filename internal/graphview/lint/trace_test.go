@@ -274,6 +274,12 @@ func TestStallsDoNotHideTheCause(t *testing.T) {
 		{"helping that the stall explains", CheckAssist, SeverityInfo, func(s *bgraph.Snapshot) {
 			s.Edges[0].CPU.Sum, s.Edges[0].Parts.Assist = 800e6, 300e6
 		}},
+		{"helping that thirty stalls do not explain", CheckAssist, SeverityWarning, func(s *bgraph.Snapshot) {
+			s.Edges[0].CPU.Sum, s.Edges[0].Parts.Assist = 2_000e6, 500e6
+			for range 29 {
+				s.Stalled.Add(bgraph.Nanos(20 * time.Millisecond))
+			}
+		}},
 		{"helping for what net/http allocates", CheckAssist, SeverityInfo, func(s *bgraph.Snapshot) {
 			s.Edges[0].CPU.Sum, s.Edges[0].Parts.Assist = 800e6, 500e6
 			s.Assists = []bgraph.Waker{{Function: "net/http.ReadResponse", File: "net/http/response.go", Line: 156, Count: 90}, {Function: "main.f", File: "main.go", Line: 7, Count: 10}}
