@@ -34,6 +34,25 @@ func Occupancy(s *bgraph.Snapshot, n *bgraph.Node) float64 {
 	return max(Waiting(s, n), float64(n.Now))
 }
 
+// leastForQuantile is how many times it takes to speak of quantiles.
+const leastForQuantile = 10
+
+// Quantile is that of t, 0 if t has too few times for one.
+func Quantile(t *bgraph.Times, q float64) bgraph.Nanos {
+	if t.Count < leastForQuantile {
+		return 0
+	}
+	return t.Quantile(q)
+}
+
+// QuantileText is Quantile in words.
+func QuantileText(t *bgraph.Times, q float64) string {
+	if t.Count > 0 && t.Count < leastForQuantile {
+		return "–"
+	}
+	return Duration(t.Quantile(q))
+}
+
 // EdgeCPU estimates the CPU time of all steps of an edge in nanoseconds. Unlike Edge.TotalCPU it does not saturate.
 func EdgeCPU(e *bgraph.Edge) float64 {
 	return max(e.CPU.Estimate(e.Count), 0)

@@ -243,7 +243,7 @@ func (out *stateJSON) traced(s *bgraph.Snapshot) {
 	}
 	for i := range s.Spans[:min(len(s.Spans), mostStarts)] {
 		sp := &s.Spans[i]
-		out.Spans = append(out.Spans, [6]any{clean(sp.Name, 200), clean(sp.Kind, 20), sp.Times.Count, sp.Times.Mean(), sp.Times.Quantile(0.99), sp.Times.Max})
+		out.Spans = append(out.Spans, [6]any{clean(sp.Name, 200), clean(sp.Kind, 20), sp.Times.Count, sp.Times.Mean(), words.Quantile(&sp.Times, 0.99), sp.Times.Max})
 	}
 	out.Slowest = slowestOf(s)
 	out.Pauses = &[6]int64{int64(s.Collections.Count), int64(s.Stopped.Count), int64(s.Stopped.Sum), int64(s.Stopped.Max), int64(s.Stalled.Count), int64(s.Stalled.Sum)}
@@ -320,7 +320,7 @@ func timesOf(t *bgraph.Times, mean bgraph.Nanos) timesJSON {
 	for len(hist) > 0 && hist[len(hist)-1] == 0 {
 		hist = hist[:len(hist)-1]
 	}
-	return timesJSON{N: t.Count, Sum: t.Sum, Mean: mean, Max: t.Max, P50: t.Quantile(0.5), P99: t.Quantile(0.99), Hist: hist}
+	return timesJSON{N: t.Count, Sum: t.Sum, Mean: mean, Max: t.Max, P50: words.Quantile(t, 0.5), P99: words.Quantile(t, 0.99), Hist: hist}
 }
 
 func schedOf(s *bgraph.Sched, sent map[bgraph.Key]int) *schedJSON {

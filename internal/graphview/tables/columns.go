@@ -38,10 +38,10 @@ var nodeColumns = []column[nodeRow]{
 	{name: "arrivals", head: "arrivals/s", text: func(r *nodeRow) string { return words.Rate(r.perSec) },
 		rank: func(r *nodeRow) float64 { return float64(r.Arrivals) }},
 	durationColumn("wait", "wait", func(r *nodeRow) bgraph.Nanos { return r.MeanWait() }),
-	durationColumn("wait-p99", "wait p99", func(r *nodeRow) bgraph.Nanos { return r.Wait.Quantile(0.99) }),
+	quantileColumn("wait-p99", "wait p99", func(r *nodeRow) *bgraph.Times { return &r.Wait }),
 	durationColumn("wait-max", "wait max", func(r *nodeRow) bgraph.Nanos { return r.Wait.Max }),
 	durationColumn("ready", "ready", func(r *nodeRow) bgraph.Nanos { return r.Ready.Mean() }),
-	durationColumn("ready-p99", "ready p99", func(r *nodeRow) bgraph.Nanos { return r.Ready.Quantile(0.99) }),
+	quantileColumn("ready-p99", "ready p99", func(r *nodeRow) *bgraph.Times { return &r.Ready }),
 	durationColumn("oldest", "oldest", func(r *nodeRow) bgraph.Nanos { return r.Oldest }),
 }
 
@@ -56,7 +56,7 @@ var edgeColumns = []column[edgeRow]{
 	ifTimed(durationColumn("cpu-mean", "mean", func(r *edgeRow) bgraph.Nanos { return r.MeanCPU() })),
 	ifTimed(column[edgeRow]{name: "cpu-recent", head: "recent ± sd", text: func(r *edgeRow) string { return momentsText(&r.Recent) },
 		rank: func(r *edgeRow) float64 { return r.Recent.Mean }}),
-	ifTimed(durationColumn("cpu-p99", "p99", func(r *edgeRow) bgraph.Nanos { return r.CPU.Quantile(0.99) })),
+	ifTimed(quantileColumn("cpu-p99", "p99", func(r *edgeRow) *bgraph.Times { return &r.CPU })),
 	ifTimed(durationColumn("cpu-max", "max", func(r *edgeRow) bgraph.Nanos { return r.CPU.Max })),
 	{name: "heap", head: "heap", text: func(r *edgeRow) string { return heapText(&r.Heap) },
 		rank: func(r *edgeRow) float64 { return words.MeanChange(&r.Heap) }},
@@ -78,6 +78,14 @@ func durationColumn[R any](name, head string, of func(*R) bgraph.Nanos) column[R
 	return column[R]{name: name, head: head,
 		text: func(r *R) string { return words.Duration(of(r)) },
 		rank: func(r *R) float64 { return float64(of(r)) },
+	}
+}
+
+// quantileColumn shows what 99 of 100 times are below.
+func quantileColumn[R any](name, head string, of func(*R) *bgraph.Times) column[R] {
+	return column[R]{name: name, head: head,
+		text: func(r *R) string { return words.QuantileText(of(r), 0.99) },
+		rank: func(r *R) float64 { return float64(words.Quantile(of(r), 0.99)) },
 	}
 }
 

@@ -160,7 +160,7 @@ func WriteRequests(w io.Writer, s *bgraph.Snapshot, limit, width int) error {
 	for i := range all {
 		sp := &all[i]
 		t.rows = append(t.rows, []string{spanName(sp.Kind, sp.Name), sp.Kind, words.Rate(words.PerSecond(s, sp.Times.Count)), words.Count(sp.Times.Count),
-			words.Duration(sp.Times.Mean()), words.Duration(sp.Times.Quantile(0.5)), words.Duration(sp.Times.Quantile(0.99)), words.Duration(sp.Times.Max)})
+			words.Duration(sp.Times.Mean()), words.QuantileText(&sp.Times, 0.5), words.QuantileText(&sp.Times, 0.99), words.Duration(sp.Times.Max)})
 	}
 	t.write(&b)
 	for i := range all[:min(len(all), cmp.Or(limit, len(all)))] {

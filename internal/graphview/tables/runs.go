@@ -90,7 +90,7 @@ func (r *longRun) title(names map[bgraph.Key]string, width int) string {
 func (r *longRun) figures() string {
 	text := "longest " + words.Duration(r.longest)
 	if r.Edge != nil {
-		text += fmt.Sprintf(", p99 %s, mean %s", words.Duration(r.CPU.Quantile(0.99)), words.Duration(r.MeanCPU()))
+		text += fmt.Sprintf(", p99 %s, mean %s", words.QuantileText(&r.CPU, 0.99), words.Duration(r.MeanCPU()))
 		if r.Overruns > 0 {
 			text += fmt.Sprintf("; %s for the watchdog", words.TooLong(r.Overruns))
 		}

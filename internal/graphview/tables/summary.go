@@ -67,7 +67,7 @@ func runTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[[]stri
 			row[1] = "→ (had not ended)"
 		}
 		if r.Edge != nil {
-			row[3], row[4], row[5] = words.Duration(r.CPU.Quantile(0.99)), words.Duration(r.MeanCPU()), words.Count(r.Overruns)
+			row[3], row[4], row[5] = words.QuantileText(&r.CPU, 0.99), words.Duration(r.MeanCPU()), words.Count(r.Overruns)
 		}
 		t.rows = append(t.rows, row)
 	}

@@ -198,6 +198,24 @@ func TestPlacesAreRankedByHowManyAreThereOnAverage(t *testing.T) {
 	}
 }
 
+// Of few times there are no quantiles.
+func TestQuantilesNeedTenTimes(t *testing.T) {
+	for times, want := range map[int]string{0: "0", 9: "–", 10: "999µs"} {
+		var wait bgraph.Times
+		for range times {
+			wait.Add(bgraph.Nanos(time.Millisecond))
+		}
+		wait.Max = bgraph.Nanos(time.Millisecond)
+		s := &bgraph.Snapshot{Span: 1e9, Nodes: []bgraph.Node{{Key: 100, Reason: "mutex", Arrivals: 10, Departures: 10, Wait: wait}}}
+		table := nodeTable(s, words.Names(s))
+		for _, c := range table.columns {
+			if c.name == "wait-p99" {
+				testenv.Equal(t, c.text(&table.rows[0]), want, "p99 of %d waits", times)
+			}
+		}
+	}
+}
+
 func TestTextKeepsToItsWidth(t *testing.T) {
 	for what, s := range graphcases.Odd() {
 		s.Nodes = append(s.Nodes, graphcases.Sample().Nodes...)

@@ -105,7 +105,7 @@ func spanTable(s *bgraph.Snapshot) *textTable[[]string] {
 			t.title = "REQUESTS, TASKS AND REGIONS"
 		}
 		t.rows = append(t.rows, []string{
-			spanName(sp.Kind, sp.Name), sp.Kind, words.Count(sp.Times.Count), words.Duration(sp.Times.Mean()), words.Duration(sp.Times.Quantile(0.99)), words.Duration(sp.Times.Max),
+			spanName(sp.Kind, sp.Name), sp.Kind, words.Count(sp.Times.Count), words.Duration(sp.Times.Mean()), words.QuantileText(&sp.Times, 0.99), words.Duration(sp.Times.Max),
 		})
 	}
 	return t

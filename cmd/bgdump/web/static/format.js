@@ -51,6 +51,9 @@ function metric(v) {
   return '>999 E';
 }
 
+// quantile is that of times, which few times do not have.
+export const quantile = (n, v) => n > 0 && !v && n < 10 ? '–' : duration(v);
+
 export function rate(v) {
   if (!Number.isFinite(v)) return '–';
   if (v < 0) return '−' + rate(-v);

@@ -2,7 +2,7 @@
 // follows the pointer and the focus.
 
 import { h, s, $ } from './dom.js';
-import { duration, count, percent, bucketFrom, buckets } from './format.js';
+import { duration, quantile, count, percent, bucketFrom, buckets } from './format.js';
 
 // range of buckets worth drawing, with one to spare on each side.
 function rangeOf(hist) {
@@ -69,7 +69,7 @@ export function chart(times, label, small) {
     }
   }
   return h('figure', { class: small ? 'hist small' : 'hist' },
-    h('figcaption', {}, h('strong', {}, label), h('span', {}, `mean ${duration(times.mean)} · p50 ${duration(times.p50)} · p99 ${duration(times.p99)} · max ${duration(times.max)}`)),
+    h('figcaption', {}, h('strong', {}, label), h('span', {}, `mean ${duration(times.mean)} · p50 ${quantile(times.n, times.p50)} · p99 ${quantile(times.n, times.p99)} · max ${duration(times.max)}`)),
     svg);
 }
 
@@ -79,7 +79,7 @@ function position(ns, first) {
 }
 
 function describe(times, label) {
-  return `${label}: ${count(times.n)} measured, mean ${duration(times.mean)}, half up to ${duration(times.p50)}, 99 of 100 up to ${duration(times.p99)}, longest ${duration(times.max)}`;
+  return `${label}: ${count(times.n)} measured, mean ${duration(times.mean)}, half up to ${quantile(times.n, times.p50)}, 99 of 100 up to ${quantile(times.n, times.p99)}, longest ${duration(times.max)}`;
 }
 
 // The floating description. It never takes the focus and goes away with Escape.

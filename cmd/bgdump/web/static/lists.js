@@ -2,7 +2,7 @@
 
 import { h, named, renew, folding } from './dom.js';
 import { idOf, isStep } from './marks.js';
-import { duration, count, rate, percent, plural, amount, clock, bytes, words } from './format.js';
+import { duration, quantile, count, rate, percent, plural, amount, clock, bytes, words } from './format.js';
 
 export class Findings {
   constructor(app) {
@@ -83,7 +83,7 @@ export class Runtime {
   spans(state) {
     if (!state.spans) return '';
     return h('section', {}, h('h2', {}, 'Tasks and regions'), table('Of package runtime/trace', [['Name'], ['Kind'], ['Count', true], ['Mean', true], ['p99', true], ['Longest', true]],
-      state.spans.map(([name, kind, n, mean, p99, max]) => [named(name), kind, count(n), duration(mean), duration(p99), duration(max)])));
+      state.spans.map(([name, kind, n, mean, p99, max]) => [named(name), kind, count(n), duration(mean), quantile(n, p99), duration(max)])));
   }
 
   pauses(state) {

@@ -1,7 +1,7 @@
 // The tables of nodes and of edges.
 
 import { h, named, setText } from './dom.js';
-import { duration, count, rate, percent, amount, signed, words } from './format.js';
+import { duration, quantile, count, rate, percent, amount, signed, words } from './format.js';
 import { spark } from './hist.js';
 import { Table } from './table.js';
 import { nodeTip, edgeTip, share, heatScale } from './tips.js';
@@ -59,12 +59,12 @@ export function nodeColumns(graph) {
     number('peak', 'Peak', 'most tasks there at a time, at most', n => n.peak, count),
     number('rate', 'Per s', 'arrivals per second', n => n.inRate, rate),
     number('wait', 'Wait', 'mean time waited', n => n.wait.mean, duration),
-    number('wait99', 'p99', '99 of 100 waits were at most so long', n => n.wait.p99, duration),
+    { ...number('wait99', 'p99', '99 of 100 waits were at most so long', n => n.wait.p99, duration), text: n => quantile(n.wait.n, n.wait.p99) },
     { id: 'waits', title: 'Waits', hint: 'histogram of the times waited, from 32 ns to 34 s', class: 'spark', cell: histCell(n => n.wait) },
     { id: 'cpu', title: 'CPU', hint: 'share of the CPU time of all steps: those that begin here', number: true, class: 'number bars', value: n => n.cpu,
       cell: barCell(n => share(n.cpu, graph.cpuTotal), percent, heats.node) },
     number('ready', 'Ready', 'mean time from being ready to running', n => n.ready.mean, duration),
-    number('ready99', 'p99', '99 of 100 times between ready and running were at most so long', n => n.ready.p99, duration),
+    { ...number('ready99', 'p99', '99 of 100 times between ready and running were at most so long', n => n.ready.p99, duration), text: n => quantile(n.ready.n, n.ready.p99) },
     { id: 'waitshare', title: 'Wait share', hint: 'share of the time that all tasks waited', number: true, class: 'number bars', value: n => n.waitTotal,
       cell: barCell(n => share(n.waitTotal, graph.waitTotal), percent, heatScale(graph, 'wait').node, 'by-wait') },
     number('oldest', 'Oldest', 'how long the one that has been there longest has waited', n => n.oldest, duration),
@@ -84,7 +84,7 @@ export function edgeColumns(graph) {
     { id: 'times', title: 'Steps by CPU', hint: 'histogram of the CPU time of a step, from 32 ns to 34 s', class: 'spark', cell: histCell(e => e.cpu) },
     { id: 'total', title: 'Share', hint: 'share of the CPU time of all steps', number: true, class: 'number bars', value: e => e.total,
       cell: barCell(e => share(e.total, graph.cpuTotal), percent, heats.edge) },
-    number('p99', 'p99', '99 of 100 steps were at most so long', e => e.cpu.p99, duration),
+    { ...number('p99', 'p99', '99 of 100 steps were at most so long', e => e.cpu.p99, duration), text: e => quantile(e.cpu.n, e.cpu.p99) },
     number('max', 'Longest', 'the longest step', e => e.cpu.max, duration),
     number('recent', 'Recent', 'CPU time of a step, the latest counting most', e => e.recent, duration),
     ...(graph.state.kind === 'goroutines' ? [] : [
