@@ -26,7 +26,7 @@ var (
 
 // elsewhere are names in texts that belong to others: files, languages, settings of the kernel.
 var elsewhere = map[string]bool{
-	"JavaScript": true, "NetworkInput": true, "NetworkOutput": true, "WriterTo": true,
+	"JavaScript": true, "OpenMetrics": true, "NetworkInput": true, "NetworkOutput": true, "WriterTo": true,
 	"cpu.max": true, "cpu.cfs_quota_us": true, "line.column": true,
 	"nats.go": true, "symtab.go": true, "abi-internal.md": true, "protocol.txt": true,
 }

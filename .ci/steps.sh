@@ -175,7 +175,7 @@ build_and_vet() {
 	go build $ALL
 	go vet $ALL # copylocks is one of its checks
 	go vet -tags knot_dns_cloudflare,knot_dns_rfc2136 ./cmd/knot/internal/acme
-	go test -tags otlp -run TestOTLP ./cmd/bgdump
+	go test -tags otlp -run TestOTLP ./cmd/bgdump ./cmd/knot
 }
 
 build_modules() {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/counters"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
@@ -60,6 +61,7 @@ type Ctx struct {
 	client   clientaddr.Client // where the request is from
 	demand   *demand           // nil: it has said nothing
 	passed   []Header          // lines for backends, see inner.PassHeader
+	span     ownctx.Span       // nil: the request is not traced
 	// rewritten is what Rewrite was given last; nil: nothing
 	rewritten *rewritten
 	began     time.Duration // since clock.base: when the request was complete, if log or statistics need it; else 0

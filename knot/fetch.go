@@ -22,9 +22,10 @@ type fetch struct {
 	conn     fetchConn
 	parsed   h1.ResponseHead
 	body     h1.ResponseBody
-	id       string // of the request that it is made for
-	begun    bool   // the head of the response has come
-	unparsed []byte // what has come of the head, or of the framing of the body
+	id       string      // of the request that it is made for
+	span     ownctx.Span // of that, too
+	begun    bool        // the head of the response has come
+	unparsed []byte      // what has come of the head, or of the framing of the body
 }
 
 // errStopped ends a fetch that was stopped.
@@ -38,7 +39,7 @@ func (i *inner) Fetch(head []byte, h Handler, to ownctx.Receiver) (stop func()) 
 	x := (*Ctx)(i)
 	remote, secure := x.c.facts()
 	host := x.c.remoteHost()
-	f := &fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id}
+	f := &fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id, span: x.span}
 	f.conn = fetchConn{f: f, remote: x.RemoteAddr(), local: x.LocalAddr()}
 	f.conn.c.nc, f.conn.c.srv, f.conn.c.remote = &f.conn, x.srv, &host
 	f.conn.c.known = &connFacts{remote: remote, tls: secure}
@@ -82,7 +83,8 @@ func (f *fetch) serve() error {
 		return fmt.Errorf("knot: the head of a fetch: %w", (*fault)(bad))
 	}
 	x.r, x.bodyAt = x.head.Size, x.head.Size
-	x.closing, x.id = true, f.id
+	x.closing, x.id, x.span = true, f.id, f.span
+	defer func() { x.span = nil }() // it is not ended by this
 	x.resp.kept = x.resp.kept[:0]
 	x.resp.begin()
 	x.beginBody()

@@ -123,6 +123,12 @@ func (i *inner) SetRequestID(id string) { i.id = id }
 // RequestID returns what SetRequestID was called with; "": it was not.
 func (i *inner) RequestID() string { return i.id }
 
+// SetSpan has s told what becomes of the request.
+func (i *inner) SetSpan(s ownctx.Span) { i.span = s }
+
+// Span returns what SetSpan was called with, also for what Fetch fetches in place of the request; nil: it was not.
+func (i *inner) Span() ownctx.Span { return i.span }
+
 // WriteRoom returns how many bytes of the body the client takes now without a wait, about. A handler that reads them from
 // elsewhere asks before it reads into a large buffer, which it would hold while the client takes nothing. It is math.MaxInt
 // where that can't be told. It never parks.

@@ -8,11 +8,15 @@ func (x *Ctx) tell() { answered(x.answers.Tell(&x.srv.counts)) }
 
 // count takes up a request that has been answered.
 func (x *Ctx) count() {
-	var took time.Duration
+	answered(x.answers.Add(&x.srv.counts, x.resp.status, x.resp.written, x.lasted()))
+}
+
+// lasted is the time since the head of the request was complete; 0: the server is not Timed.
+func (x *Ctx) lasted() time.Duration {
 	if x.srv.settings().timed && x.began != 0 {
-		took = x.srv.clock.Elapsed() - x.began
+		return x.srv.clock.Elapsed() - x.began
 	}
-	answered(x.answers.Add(&x.srv.counts, x.resp.status, x.resp.written, took))
+	return 0
 }
 
 // fullFor is how long a server counts as full once a client was turned away.

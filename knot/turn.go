@@ -212,6 +212,7 @@ func (x *Ctx) serveRequest() {
 		x.rejoin()
 		x.body.end()
 		if x.gone {
+			x.endSpan(101)
 			return
 		}
 		x.awaitBody()
@@ -278,11 +279,22 @@ func (x *Ctx) conclude() {
 		x.unfilter()
 	}
 	x.count()
+	if x.span != nil {
+		x.endSpan(x.resp.status)
+	}
 	if now := x.srv.clock.Now(); x.c.since.Load() != now {
 		x.c.since.Store(now)
 	}
 	if l := cmp.Or(x.log, x.srv.settings().log); l != nil {
 		l.record(x)
+	}
+}
+
+// endSpan ends the span of the request, if it has one.
+func (x *Ctx) endSpan(status int) {
+	if s := x.span; s != nil {
+		x.span = nil
+		s.End(status, x.resp.written, x.lasted())
 	}
 }
 
@@ -358,6 +370,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	x.rejoin()
 	x.body.end()
 	if x.gone {
+		x.endSpan(101)
 		return turnGone
 	}
 	what := "handler panicked"

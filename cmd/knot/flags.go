@@ -47,7 +47,8 @@ type settings struct {
 
 	maxBody int64 // of sites that do not say otherwise, in bytes; 0: no limit
 
-	redirectHTTP list   // addresses that send clients to HTTPS
+	redirectHTTP list // addresses that send clients to HTTPS
+	tracing      tracingSettings
 	limitsRedis  string // by which servers count requests for limits together; empty: each for itself
 	http3        bool   // serve HTTP/3 where HTTPS is
 	http3Conns   int
@@ -225,6 +226,7 @@ func (set *settings) flags() (flags *flag.FlagSet) {
 	flags.StringVar(&s.Name, "server-name", "", "`text` for the Server header; none by default")
 	flags.Var(&set.trust, "trust", "proxies in front of knot whose word about the client counts, for the access log, limits and backends: `addresses` and networks like 10.0.0.0/8, separated by commas; unix: is every peer on a Unix socket")
 	flags.StringVar(&set.limitsRedis, "limits-redis", "", "`URL` of a Redis, such as redis://:PASSWORD@10.0.0.7:6379, by which several servers count requests for limits together (default: each counts for itself)")
+	set.tracing.flags(flags)
 	flags.StringVar(&set.user, "user", "", "run as this `user`, or user:group, once the port, the access log and certificates are open")
 	set.fileFlags(flags)
 	set.tls.flags(flags)
@@ -346,7 +348,7 @@ func (set *settings) check(others []string) error {
 	case set.sites[0].Root == "" && set.config == "":
 		return errors.New("say which folder to serve: knot FOLDER")
 	}
-	errs := faults{set.checkFiles(), set.tls.check(), set.checkLimits()}
+	errs := faults{set.checkFiles(), set.tls.check(), set.checkLimits(), set.tracing.check()}
 	errs.note(set.loops < 0 || set.loops > engine.MaxLoops, "-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)
 	known := false
 	set.format, known = logFormats[set.formatName]

@@ -28,6 +28,7 @@ type built struct {
 	serving atomic.Int32           // how many of hosts are not retired; atomic
 	files   []*knot.Files          // of each site
 	limits  []*limit.Rule          // of all sites
+	tracer  tracer                 // nil: nothing is traced
 	fleet   *sharedlimit.Fleet     // of servers that count for limits together; nil: this one counts for itself
 	proxies []*proxy.Proxy
 	finders []*discovery.Finder // of their backends
@@ -51,6 +52,9 @@ func (b *built) close() {
 	if b.fleet != nil {
 		b.fleet.Close()
 	}
+	if b.tracer != nil {
+		b.tracer.Close()
+	}
 }
 
 // build opens the sites. The error is about all that is wrong with them.
@@ -62,8 +66,11 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 		}
 	}
 	var errs []error
+	var err error
+	if b.tracer, err = set.tracing.open(log); err != nil {
+		errs = append(errs, set.placed(err))
+	}
 	if set.limitsRedis != "" {
-		var err error
 		if b.fleet, err = sharedlimit.New(set.limitsRedis, log); err != nil {
 			errs = append(errs, fmt.Errorf("-limits-redis: %w", err))
 		}
@@ -74,7 +81,7 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 			errs = append(errs, set.ofSite(i, m))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err = errors.Join(errs...); err != nil {
 		b.close()
 		return nil, err
 	}
@@ -100,6 +107,9 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 		note("listing-max", fmt.Errorf("%d is negative", c.ListingMax))
 	} else if c.ListingMax > 0 && !c.Listing {
 		note("listing-max", errors.New("there are no listings; want listing = true too"))
+	}
+	if b.tracer != nil {
+		s.Prepare = append(s.Prepare, b.tracer.Prepare)
 	}
 	ids := addRequestIDs(s, c, &wrong)
 	set.addClientCerts(s, c, &wrong)

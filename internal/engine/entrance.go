@@ -347,6 +347,7 @@ func (l *Loop) serve(q *entryQueue) {
 func (l *Loop) decided(x *entering, v admit.Verdict) {
 	q := x.queue
 	x.verdict = v
+	l.noteWait(x)
 	if x.ticket != nil {
 		x.ticket.at = nil
 	}

@@ -93,6 +93,7 @@ type extension struct {
 
 	enterBy time.Duration // see SetEntryPatience; 0: no bound; loop-private
 	work    admit.Work    // what Entrance.As has said, and to which bottlenecks it is on its way; loop-private
+	waits   Waits         // in lines since TakeWaits; loop-private
 
 	detached uint32 // loop-private: how often the loop was taken from it
 	firm     bool   // loop-private: its waits go on although the runtime shuts down

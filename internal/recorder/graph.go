@@ -163,6 +163,18 @@ func (g *Graph) Label(n NodeID) string {
 	return ""
 }
 
+// Name is what people call node n, see bgraph.Node.Name.
+func (g *Graph) Name(n NodeID) string {
+	g.mu.Lock()
+	p := g.places[nodeOverflow]
+	if int(n) < len(g.places) {
+		p = g.places[n]
+	}
+	g.mu.Unlock()
+	of := bgraph.Node{Reason: p.reason, Label: p.label, Stack: p.stack()}
+	return of.Name()
+}
+
 // maxPrints bounds the fingerprints that are remembered: one node may have several, if
 // the compiler made several copies of a function.
 func (g *Graph) maxPrints() int { return 4 * g.cfg.MaxNodes }

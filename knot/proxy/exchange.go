@@ -60,6 +60,7 @@ type innerCtx interface {
 	SendHead() error
 	WriteRoom() int
 	Passed() []knot.Header
+	Span() ownctx.Span
 	RemoteHost() string
 	Demand() (told ownctx.Demand, read bool)
 }
@@ -78,6 +79,7 @@ type exchange struct {
 	loads     []balance.Load // room for what a choice goes by
 	room      []float64      // more of it
 	told      bool           // the response has a load report
+	trace     trace
 	method    string
 	trusted   bool          // the peer is a proxy whose word about the client counts
 	row       int64         // failures of b that its answer has ended, see backend.worked
@@ -132,6 +134,9 @@ func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 	e.p, e.x, e.inner, e.method, e.group = p, x, ownctx.Of(x).(innerCtx), x.Method(), &p.stable
 	e.trusted = x.TrustPeers(p.Trust)
 	e.lines = p.linesOf(x, e.inner.Passed())
+	if span := e.inner.Span(); span != nil {
+		e.beginTrace(span)
+	}
 	e.in = e.own
 	e.content, e.ready = e.inner.ReadyBody()
 	if p.TotalTimeout > 0 {
@@ -166,7 +171,7 @@ func (e *exchange) end() {
 	}
 	clear(e.trailer)
 	e.p, e.x, e.inner, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, nil, "", time.Time{}, nil
-	e.group, e.home, e.key, e.keyed = nil, nil, 0, false
+	e.group, e.home, e.key, e.keyed, e.trace = nil, nil, 0, false, trace{}
 	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
 	e.res.Trim()
 	e.demand, e.demands, e.tellsGRPC, e.hasty = ownctx.Demand{}, false, false, false
@@ -256,6 +261,9 @@ func (e *exchange) admit(b *backend) error {
 		return nil
 	}
 	b.counts.queued.Add(1)
+	if e.trace.step != nil {
+		defer e.trace.queued(time.Now())
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	ctx, drop := endingBy(ctx, sooner(e.until, elapsed(), b.p.QueueTimeout))
@@ -276,6 +284,13 @@ func (e *exchange) admit(b *backend) error {
 
 // try sends the request to b and the response back.
 func (e *exchange) try(b *backend) error {
+	if e.trace.span != nil {
+		return e.tryTraced(b)
+	}
+	return e.tryOnce(b)
+}
+
+func (e *exchange) tryOnce(b *backend) error {
 	e.b, e.u, e.used, e.row, e.told = b, nil, false, 0, false
 	if err := e.admit(b); err != nil {
 		b.exit()

@@ -5,6 +5,7 @@ package metrics
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -27,9 +28,26 @@ type Source struct {
 	Caches   func() (sum cache.Stats, any bool)
 	Graph    func() *bgraph.Snapshot // nil while there is none
 	Ready    func() error            // nil: new requests are welcome
+	Traces   func() Traces           // nil while nothing is traced
 }
 
-// Handler serves the numbers in the formats that Prometheus reads.
+// Traces are what is known of the requests that are traced.
+type Traces interface {
+	// Exemplars are some of them.
+	Exemplars() []Exemplar
+	// Spans are how many sampled spans have ended, and how many of these a collector has taken.
+	Spans() (ended, sent uint64)
+}
+
+// An Exemplar is a request whose trace shows what is behind a bucket of the histogram.
+type Exemplar struct {
+	Took        time.Duration
+	At          time.Time
+	Trace, Span string
+}
+
+// Handler serves the numbers in the formats that Prometheus reads. OpenMetrics, which alone has exemplars, is among them while
+// requests are traced: its names of buckets differ.
 func Handler(s Source) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -37,7 +55,17 @@ func Handler(s Source) http.Handler {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: 4})
+	options := promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: 4}
+	plain := promhttp.HandlerFor(registry, options)
+	options.Registry, options.EnableOpenMetrics = nil, true // what it counts is registered already
+	open := promhttp.HandlerFor(registry, options)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.Traces() != nil {
+			open.ServeHTTP(w, r)
+			return
+		}
+		plain.ServeHTTP(w, r)
+	})
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -101,6 +129,8 @@ var (
 	cacheEntries = desc("cache_entries", "Responses in caches.")
 	cacheHeld    = desc("cache_bytes", "What they take.", "in")
 
+	spans = desc("trace_spans_total", "Spans of traces that have ended and were sampled, and those of them that a collector has taken.", "what")
+
 	logLost = desc("access_log_lost_lines_total", "Lines of the access log that were lost because it could not be written, or not fast enough.")
 )
 
@@ -131,7 +161,13 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		count(errorsSent, n, strconv.Itoa(status))
 	}
 	count(bodyBytes, s.Bytes)
-	to <- histogram(&s)
+	traces := c.Traces()
+	to <- histogram(&s, traces)
+	if traces != nil {
+		ended, sent := traces.Spans()
+		count(spans, ended, "ended")
+		count(spans, sent, "sent")
+	}
 	gauge(conns, float64(s.Conns))
 	gauge(connsLimit, float64(s.MaxConns))
 	count(accepted, s.Accepted)
@@ -160,7 +196,7 @@ func oneIf(so bool) float64 {
 	return 0
 }
 
-func histogram(s *knot.Stats) prometheus.Metric {
+func histogram(s *knot.Stats, traces Traces) prometheus.Metric {
 	d := &s.Durations
 	buckets, sum := make(map[float64]uint64), uint64(0)
 	for i, limit := range d.Limits {
@@ -168,7 +204,18 @@ func histogram(s *knot.Stats) prometheus.Metric {
 		buckets[limit.Seconds()] = sum
 	}
 	// The counters are read one after another: the whole must not be less than its parts.
-	return prometheus.MustNewConstHistogram(durations, max(d.Count, sum), d.Sum.Seconds(), buckets)
+	h := prometheus.MustNewConstHistogram(durations, max(d.Count, sum), d.Sum.Seconds(), buckets)
+	if traces == nil {
+		return h
+	}
+	var all []prometheus.Exemplar
+	for _, e := range traces.Exemplars() {
+		all = append(all, prometheus.Exemplar{Value: e.Took.Seconds(), Timestamp: e.At, Labels: prometheus.Labels{"trace_id": e.Trace, "span_id": e.Span}})
+	}
+	if len(all) == 0 {
+		return h
+	}
+	return prometheus.MustNewMetricWithExemplars(h, all...)
 }
 
 func (c *collector) collectFiles(count func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, float64, ...string)) {

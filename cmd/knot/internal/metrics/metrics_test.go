@@ -38,6 +38,7 @@ func sample() Source {
 		TooOften: func() uint64 { return 6 },
 		LogLost:  func() uint64 { return 8 },
 		Ready:    func() error { return errors.New("no") },
+		Traces:   func() Traces { return nil },
 		Graph: func() *bgraph.Snapshot {
 			return &bgraph.Snapshot{
 				Loops:     []bgraph.LoopStat{{Index: 0, Tasks: 12}, {Index: 1, Rests: true}, {Index: 2, Rests: true}},

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/recorder"
+)
+
+// Waits are how long a task has waited in lines, for traces.
+type Waits struct {
+	Entrance   time.Duration // to be admitted
+	Bottleneck time.Duration // for room at a node, before it went there
+	node       recorder.NodeID
+}
+
+// TakeWaits returns the waits in line of the calling task since it was last called, and on a plain goroutine none. It never
+// parks.
+func TakeWaits() (w Waits) {
+	if l := reattach(); l != nil && l.cur != nil {
+		if x := l.cur.ext.Load(); x != nil {
+			w, x.waits = x.waits, Waits{}
+		}
+	}
+	return w
+}
+
+// PlaceOf is what the blocking graph calls the bottleneck; "": there was none, or there is no graph. It is called by the task
+// of w and never parks.
+func (w *Waits) PlaceOf() string {
+	if w.Bottleneck == 0 {
+		return ""
+	}
+	return placeName(w.node)
+}
+
+// LastPlace is what the blocking graph calls the node where the calling task has waited last, if it was for that reason, else
+// "", as without a graph. It never parks.
+func LastPlace(why Reason) string {
+	if l := reattach(); l != nil && l.cur != nil && l.cur.why == why {
+		return placeName(l.cur.rec.Node())
+	}
+	return ""
+}
+
+func placeName(n recorder.NodeID) string {
+	l := here()
+	if l == nil {
+		return ""
+	}
+	g := l.rt.Graph()
+	if g == nil {
+		return ""
+	}
+	return g.Name(n)
+}
+
+// noteWait records that x has waited in its queue until now.
+func (l *Loop) noteWait(x *entering) {
+	w := &x.t.extend().waits
+	if i := x.queue.Index - admit.MaxEntrances; i >= 0 {
+		w.Bottleneck += l.now - x.Since
+		w.node = l.entry.bottlenecks[i].node
+		return
+	}
+	w.Entrance += l.now - x.Since
+}
