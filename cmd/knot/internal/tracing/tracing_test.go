@@ -279,7 +279,7 @@ func TestCollectorsThatFail(t *testing.T) {
 	c := &collector{t: t}
 	tracer, log := c.open(1)
 	url := knottest.Serve(t, &knot.Server{Handler: traced(tracer, func(x *knot.Ctx) error { return x.Send(204, "", nil) })})
-	refuse := func(w http.ResponseWriter, r *http.Request) { http.Error(w, "go\naway", 503) }
+	refuse := func(w http.ResponseWriter, r *http.Request) { http.Error(w, "go\naway", http.StatusServiceUnavailable) }
 	for _, script := range []func(http.ResponseWriter, *http.Request){refuse, refuse, nil, nil, refuse} {
 		c.script = script
 		testenv.Equal(t, ask(t, url), 204)
