@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/bgraph"
@@ -19,6 +20,7 @@ import (
 const (
 	firstLines   = 20 // lines before the tables, with the description of the program
 	firstFacts   = 9
+	leastFacts   = 3    // that stay where the first finding needs their room
 	firstSteps   = 2    // edges that use most CPU
 	firstShare   = 0.05 // of all CPU, from which on they are named
 	firstInUse   = 0.8  // of the limit of a resource, from which on it is named
@@ -41,6 +43,11 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 	}
 	fmt.Fprintf(b, "\nLOOK AT FIRST: %s\n", found)
 	room := max(firstLines-heads-2-len(facts), 2)
+	if len(findings) > 0 { // the first one is told in full: facts make room
+		need := 1 + len(paragraph(findings[0].Message, o.Width)) + min(len(findings)-1, 1)
+		cut := min(max(need-room, 0), max(len(facts)-leastFacts, 0))
+		facts, room = facts[:len(facts)-cut], max(room+cut, need)
+	}
 	for i, f := range findings {
 		rest := min(len(findings)-i-1, 1) // a line that says how many more there are
 		if room < 1+rest {
@@ -53,11 +60,11 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 		}
 		fmt.Fprintln(b, words.Shorten(words.Clean(head), o.Width))
 		room--
-		var message bytes.Buffer
-		words.WriteParagraph(&message, f.Message, min(o.Width, lint.FindingWidth))
-		if lines := bytes.Count(message.Bytes(), []byte("\n")); room >= lines+rest {
-			b.Write(message.Bytes())
-			room -= lines
+		if message := paragraph(f.Message, o.Width); room >= len(message)+rest {
+			for _, line := range message {
+				b.WriteString(line)
+			}
+			room -= len(message)
 			if f.Path != "" && room > rest {
 				fmt.Fprintln(b, words.Shorten("    in "+words.Clean(f.Path), o.Width))
 				room--
@@ -67,6 +74,13 @@ func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 	for _, fact := range facts {
 		fmt.Fprintln(b, words.Shorten("  "+fact, o.Width))
 	}
+}
+
+// paragraph are the lines of a finding's message.
+func paragraph(message string, width int) []string {
+	var b bytes.Buffer
+	words.WriteParagraph(&b, message, min(width, lint.FindingWidth))
+	return slices.Collect(strings.Lines(b.String()))
 }
 
 // sampledIn says in which function a CPU profile found most steps, and at which of its lines most of these; "" if it does not tell.

@@ -198,6 +198,22 @@ func TestPlacesAreRankedByHowManyAreThereOnAverage(t *testing.T) {
 	}
 }
 
+// The first finding is told in full, though the facts below it would fill the screen.
+func TestTheFirstFindingIsToldInFull(t *testing.T) {
+	s := graphcases.Traced(func(s *bgraph.Snapshot) {
+		for i := range 8 {
+			s.Resources = append(s.Resources, bgraph.Resource{Name: fmt.Sprintf("resource %d", i), InUse: 9, Limit: 10})
+		}
+		for range 30 {
+			s.Stalled.Add(bgraph.Nanos(50 * time.Millisecond))
+		}
+	})
+	text, _, _ := strings.Cut(writeText(t, s, Options{}), "\nNODES")
+	if lines := strings.Count(text, "\n"); lines > firstLines || !strings.Contains(text, "their turn meanwhile.\n") {
+		t.Errorf("%d lines:\n%s", lines, text)
+	}
+}
+
 // Of few times there are no quantiles.
 func TestQuantilesNeedTenTimes(t *testing.T) {
 	for times, want := range map[int]string{0: "0", 9: "–", 10: "999µs"} {
