@@ -63,8 +63,8 @@ func (l *linter) steps() {
 		}
 		if l.s.Kind == bgraph.KindGoroutines && !(late && much) {
 			f.Severity = SeverityInfo // goroutines are preempted: a long step holds up no other
-		} else if l.s.Kind == bgraph.KindGoroutines {
-			f.Severity = SeverityWarning // nor does any for long, and what others find may be the cause
+		} else if l.s.Kind == bgraph.KindGoroutines && mean < veryLong*limit {
+			f.Severity = SeverityWarning // what others find may be the cause
 		}
 		longest, stack := e.CPU.Max, ""
 		if o := l.longestOverrun(e.From, e.To); o != nil {
