@@ -184,6 +184,22 @@ func TestDemandForBackends(t *testing.T) {
 		in.SetUrgency(6)
 		return before + in.Priority()
 	}
-	_, body := askDemand(t, startServer(t, s, 1).url(), "GET /|X-Request-Timeout: 600000|Priority: u=1")
+	_, body := askDemand(t, startServer(t, s, 1).url(), "GET /|X-Request-Timeout: 600000|Priority: u=1") // before it is admitted, the other one counts
 	testenv.Equal(t, body, "trueX-Request-TimeoutPriority10m0s 6 true")
+}
+
+// A request that a cache makes is as important as that of the client, and has no deadline.
+func TestDemandOfAFetch(t *testing.T) {
+	r := &noteTaker{over: task.NewChan[string](1)}
+	sv := startServer(t, demanding(func(x *Ctx) error {
+		(*inner)(x).Fetch([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), func(x *Ctx) error {
+			told, _ := (*inner)(x).Demand()
+			_, limited := x.Context().Deadline()
+			return x.SendString(200, "", fmt.Sprint(told.Urgency, told.Deadline.IsZero(), limited))
+		}, r)
+		return doneHandler(x)
+	}), 1)
+	askDemand(t, sv.url(), "GET /|X-Request-Timeout: 600000|Priority: u=5")
+	got, _ := r.over.Recv()
+	testenv.Contains(t, got, `"5 true false"`)
 }

@@ -24,6 +24,7 @@ type fetch struct {
 	body     h1.ResponseBody
 	id       string      // of the request that it is made for
 	span     ownctx.Span // of that, too
+	demand   *demand     // how important that is; nil: it has not said
 	begun    bool        // the head of the response has come
 	unparsed []byte      // what has come of the head, or of the framing of the body
 }
@@ -40,6 +41,9 @@ func (i *inner) Fetch(head []byte, h Handler, to ownctx.Receiver) (stop func()) 
 	remote, secure := x.c.facts()
 	host := x.c.remoteHost()
 	f := &fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id, span: x.span}
+	if d := i.demand; d != nil && d.urgent { // its deadline is of its client alone
+		f.demand = &demand{urgency: d.urgency, urgent: true}
+	}
 	f.conn = fetchConn{f: f, remote: x.RemoteAddr(), local: x.LocalAddr()}
 	f.conn.c.nc, f.conn.c.srv, f.conn.c.remote = &f.conn, x.srv, &host
 	f.conn.c.known = &connFacts{remote: remote, tls: secure}
@@ -83,7 +87,7 @@ func (f *fetch) serve() error {
 		return fmt.Errorf("knot: the head of a fetch: %w", (*fault)(bad))
 	}
 	x.r, x.bodyAt = x.head.Size, x.head.Size
-	x.closing, x.id, x.span = true, f.id, f.span
+	x.closing, x.id, x.span, x.demand = true, f.id, f.span, f.demand
 	defer func() { x.span = nil }() // it is not ended by this
 	x.resp.kept = x.resp.kept[:0]
 	x.resp.begin()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
@@ -134,6 +135,8 @@ type Config struct {
 	Dial func(network, address string, timeout time.Duration) (net.Conn, error)
 	// now is the clock of FailTime; nil: time.Now. Tests set it.
 	now func() time.Time
+	// first is with whose turn the choice among backends begins; nil: rand.Uint32. Tests set it.
+	first func() uint32
 }
 
 // Forwarded says which lines tell a backend of the client.
@@ -209,6 +212,7 @@ func newProxy(c Config, copies bool) (*Proxy, error) {
 		}
 		p.wire = f
 	}
+	p.stable.from, p.canary.from = c.first(), c.first()
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.budget = balance.NewBudget(c.RetryShare)
 	p.byReports = c.Balance == "prequal" && c.FastCGI == nil
@@ -252,6 +256,9 @@ func (c *Config) setDefaults(copies bool) {
 	}
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.first == nil {
+		c.first = rand.Uint32
 	}
 	if c.Dial == nil {
 		c.Dial = netpoll.DialTimeout

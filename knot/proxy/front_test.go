@@ -45,6 +45,9 @@ func serve(t *testing.T, c Config, loops int, change ...func(*knot.Server)) *fro
 	t.Helper()
 	f := &front{t: t}
 	c.Log = slog.New(slog.NewTextHandler(&f.log, nil))
+	if c.first == nil {
+		c.first = func() uint32 { return 0 }
+	}
 	p := testenv.Need(New(c))(t)
 	f.p = p
 	rt := testenv.Need(capriccio.New(capriccio.WithLoops(loops), capriccio.WithHoldLimit(-1), capriccio.WithoutRefusals()))(t)

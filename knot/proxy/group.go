@@ -13,6 +13,7 @@ import (
 type group struct {
 	list atomic.Pointer[[]*backend] // replaced as a whole, by one goroutine at a time
 	turn atomic.Uint64              // choices that were made
+	from uint32                     // what takes turns begins there: at random, or all proxies that start would begin at the first backend
 }
 
 // backends are those of now; not to be changed.
@@ -157,11 +158,14 @@ func (p *Proxy) isOnly(b *backend) bool {
 	return !p.copies && b.group == &p.stable && len(p.stable.backends()) == 1
 }
 
+// next counts a choice, and returns whose turn it is.
+func (g *group) next() uint32 { return g.from + uint32(g.turn.Add(1)) }
+
 // pick returns the backend for the next try, none of tried: that which the client sticks to, or one of its group, or one of
 // the first group. If all of that are out for their failures, they count as well: it might be the network. nil: none is left.
 func (e *exchange) pick(tried uint64) *backend {
 	p := e.p
-	turn := uint32(e.group.turn.Add(1))
+	turn := e.group.next()
 	if b := e.home; b != nil && tried&b.bit == 0 && b.isWell(false) && !b.removed.Load() {
 		return b
 	}

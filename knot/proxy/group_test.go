@@ -396,3 +396,22 @@ func TestFieldErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnsBeginAnywhere: proxies that start at the same time do not all begin with the same backend.
+func TestTurnsBeginAnywhere(t *testing.T) {
+	begin := make(map[uint32]bool)
+	for range 8 {
+		p := testenv.Need(New(to("http://127.0.0.1:1", "http://127.0.0.1:2")))(t)
+		begin[p.stable.next()] = true
+		p.Close()
+	}
+	testenv.AtLeast(t, len(begin), 2, "beginnings of 8 proxies")
+	seen := make(map[string]bool)
+	for first := range uint32(2) {
+		c := to(behinds(t, 2)...)
+		c.first = func() uint32 { return first }
+		body, _ := serve(t, c, 1).asks("/")
+		seen[body] = true
+	}
+	testenv.Equal(t, len(seen), 2, "backends that get the first request")
+}

@@ -83,7 +83,7 @@ func (m *mirror) copy(e *exchange) error {
 		m.dropped.Add(1)
 		return nil
 	}
-	b := m.to.among(&m.to.stable, uint32(m.to.stable.turn.Add(1)), 0, false, e)
+	b := m.to.among(&m.to.stable, m.to.stable.next(), 0, false, e)
 	if b == nil || m.inFlight.Add(1) > int64(m.MaxInFlight) {
 		if b != nil {
 			m.inFlight.Add(-1)

@@ -129,7 +129,7 @@ func TestHedging(t *testing.T) {
 func TestHedgedFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &Transport{Hedge: 0.9}
-		ask := func(takes ...time.Duration) (time.Duration, error, int) {
+		ask := func(takes ...time.Duration) (time.Duration, int, error) {
 			b := &slowBase{takes: func(n int) time.Duration { return takes[n] }}
 			tr.Base = b
 			r, _ := http.NewRequest("GET", "http://h/", nil)
@@ -138,21 +138,21 @@ func TestHedgedFailures(t *testing.T) {
 			if err == nil {
 				resp.Body.Close()
 			}
-			return time.Since(began), err, b.tries
+			return time.Since(began), b.tries, err
 		}
 		for range hedgeLeast {
 			ask(10 * time.Millisecond)
 		}
-		if d, err, tries := ask(200*time.Millisecond, -1); err != nil || tries != 2 || d != 200*time.Millisecond {
+		if d, tries, err := ask(200*time.Millisecond, -1); err != nil || tries != 2 || d != 200*time.Millisecond {
 			t.Errorf("a hedge that fails: %v, %v after %d tries", err, d, tries)
 		}
-		if d, err, tries := ask(time.Second, 20*time.Millisecond); err != nil || tries != 2 || d != 30*time.Millisecond {
+		if d, tries, err := ask(time.Second, 20*time.Millisecond); err != nil || tries != 2 || d != 30*time.Millisecond {
 			t.Errorf("a hedge that is faster: %v, %v after %d tries", err, d, tries)
 		}
-		if _, err, tries := ask(-1, 1); err != nil || tries != 2 {
+		if _, tries, err := ask(-1, 1); err != nil || tries != 2 {
 			t.Errorf("a failure before the hedge: %v after %d tries", err, tries)
 		}
-		if _, err, tries := ask(-1, -1, -1, -1); err == nil || tries != 3 {
+		if _, tries, err := ask(-1, -1, -1, -1); err == nil || tries != 3 {
 			t.Errorf("failures only: %v after %d tries", err, tries)
 		}
 	})

@@ -41,7 +41,7 @@ local now = t[1] * 1000000 + t[2]
 local left = {}
 for i, key in ipairs(KEYS) do
 	local per, burst, used = tonumber(ARGV[3*i-2]), tonumber(ARGV[3*i-1]), tonumber(ARGV[3*i])
-	local full = math.max(tonumber(redis.call('GET', key) or 0), now) + used * per
+	local full = math.max(tonumber(redis.call('GET', key) or 0) or 0, now) + used * per
 	full = math.min(full, now + 2 * burst * per)
 	redis.call('SET', key, string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000) + 1)
 	left[i] = tostring(burst - (full - now) / per)
@@ -52,11 +52,17 @@ return left`)
 type Fleet struct {
 	client *redis.Client
 	log    *slog.Logger
-	rules  map[string]*limit.Rule // by what they are called in Redis
-	used   chan struct{}          // has room for one: something was used
+	rules  []shared
+	used   chan struct{} // has room for one: something was used
 	ctx    context.Context
 	end    context.CancelFunc
 	ended  chan struct{} // nil: Start was not called
+}
+
+// A shared is a rule and what it is called in Redis. Several may have one name: sites of different addresses.
+type shared struct {
+	name string
+	rule *limit.Rule
 }
 
 // New makes a Fleet with the Redis at a URL, redis://[:PASSWORD@]HOST:PORT[/DATABASE], rediss:// with TLS, or unix://PATH. It connects only
@@ -69,14 +75,20 @@ func New(url string, log *slog.Logger) (*Fleet, error) {
 	options.PoolSize, options.MaxRetries, options.DisableIdentity = 1, -1, true
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.ContextTimeoutEnabled = patience, patience, patience, true
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	f := &Fleet{client: redis.NewClient(options), log: log, rules: make(map[string]*limit.Rule), used: make(chan struct{}, 1)}
+	f := &Fleet{client: redis.NewClient(options), log: log, used: make(chan struct{}, 1)}
 	f.ctx, f.end = context.WithCancel(context.Background())
+	redis.SetLogger(silence{}) // of the process: a Redis that is away would have a line each second
 	return f, nil
 }
 
+// silence is where go-redis logs: what it says is in its errors too.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
 // Add has a rule count in the whole fleet. Rules with the same name share their buckets. It must be called before Start.
 func (f *Fleet) Add(name string, r *limit.Rule) {
-	f.rules[name] = r
+	f.rules = append(f.rules, shared{name, r})
 	r.Share(func() {
 		select {
 		case f.used <- struct{}{}:
@@ -142,10 +154,10 @@ func (f *Fleet) run() {
 
 // tell tells Redis what was used of all rules. What an error keeps from it is forgotten.
 func (f *Fleet) tell() (err error) {
-	for name, r := range f.rules {
-		for uses := range r.Uses(mostKeys) {
+	for _, of := range f.rules {
+		for uses := range of.rule.Uses(mostKeys) {
 			if err == nil {
-				err = f.batch(name, r, uses)
+				err = f.batch(of.name, of.rule, uses)
 			}
 		}
 	}
@@ -164,6 +176,11 @@ func (f *Fleet) batch(name string, r *limit.Rule, uses []limit.Use) error {
 	left, err := debit.Run(ctx, f.client, keys, args...).Float64Slice()
 	if err == nil && len(left) != len(uses) {
 		err = fmt.Errorf("the Redis answers with %d numbers; want %d", len(left), len(uses))
+	}
+	for _, n := range left {
+		if !(n >= -2*burst && n <= 2*burst) && err == nil { // a key that something else has written
+			err = fmt.Errorf("the Redis says that %v requests are left; want %v at most", n, burst)
+		}
 	}
 	if err == nil {
 		r.Settle(uses, left)

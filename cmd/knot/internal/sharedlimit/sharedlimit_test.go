@@ -139,6 +139,44 @@ func settled(t *testing.T, socket string, requests float64) bool {
 	return math.Round(sum) >= requests
 }
 
+// TestRulesOfOneName: two sites with the same hosts and limits, at different addresses, both tell what was used; else what they note
+// would grow for ever.
+func TestRulesOfOneName(t *testing.T) {
+	f := testenv.Need(New("redis://127.0.0.1:1", slog.New(slog.DiscardHandler)))(t)
+	defer f.Close()
+	var all [2]*server
+	for i := range all {
+		all[i] = &server{t: t}
+		all[i].rules, _ = limit.New([]limit.Config{{Rate: "10/h", Key: []string{"header:X-Key"}}})
+		f.Add("test", all[i].rules[0])
+		all[i].ask("k")
+	}
+	testenv.Fails(t, f.tell(), "nobody is there")
+	for i, s := range all {
+		for uses := range s.rules[0].Uses(10) {
+			t.Errorf("rule %d has not told of %v", i, uses)
+		}
+	}
+}
+
+// TestOddKeys: what something else has written into a key of ours counts as nothing.
+func TestOddKeys(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	startRedis(t, socket)
+	s := newServer(t, "unix://"+socket)
+	s.ask("k")
+	testenv.Until(t, "Redis knows of the request", func() bool { return settled(t, socket, 1) })
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	defer c.Close()
+	keys := testenv.Need(c.Keys(t.Context(), "{knot}:test:*").Result())(t)
+	for _, odd := range []string{"odd", "-1", "inf"} {
+		testenv.Must(t, c.Set(t.Context(), keys[0], odd, 0).Err())
+		s.ask("k")
+		testenv.Until(t, "Redis counts again after "+odd, func() bool { return testenv.Need(c.PTTL(t.Context(), keys[0]).Result())(t) > 0 })
+	}
+	testenv.Equal(t, s.log.String(), "", "the log")
+}
+
 func TestURLs(t *testing.T) {
 	for _, url := range []string{"", "localhost", "http://:secret@a", "redis://:secret@a:b:c"} {
 		_, err := New(url, slog.New(slog.DiscardHandler))
