@@ -225,7 +225,7 @@ find_dead_code() {
 	mkdir -p "$roots"
 	GOBIN=$scratch/bin go install "$DEADCODE"
 	go run ./.ci/roots $(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|cmd|examples)(/|$)') >"$roots/main.go"
-	"$scratch/bin/deadcode" -filter capriccio-go/capriccio "./$roots" $(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' $ALL) >"$scratch/dead"
+	"$scratch/bin/deadcode" -tags otlp -filter capriccio-go/capriccio "./$roots" $(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' $ALL) >"$scratch/dead"
 	! grep -vE '^(internal/(sim|simserver|testenv|fromc|httpcases)|cmd/bgdump/web/internal/sample)/|unreachable func: (SimulateCycles|CreateRing|GoOn|Discard|RingFunc\.Ring)$|^internal/buckets/.* Of$' "$scratch/dead"
 }
 
