@@ -215,6 +215,7 @@ func (r *reader) take(name string, text []byte, depth int) error {
 	f := r.file
 	lines := make(Lines)
 	lines.add(name, text, map[string]int{"site": len(f.Sites), "listen": len(f.Listens), "importance": len(f.Importance)})
+	r.otherCase(lines)
 	f.Sites, f.Listens = append(f.Sites, doc.Sites...), append(f.Listens, doc.Listens...)
 	f.Importance = append(f.Importance, doc.Importance...)
 	place := func(table string, before, all int) { // of an array in one line the tables have no places
@@ -227,8 +228,25 @@ func (r *reader) take(name string, text []byte, depth int) error {
 	place("listen", len(f.Listens)-len(doc.Listens), len(f.Listens))
 	place("importance", len(f.Importance)-len(doc.Importance), len(f.Importance))
 	maps.Copy(f.Lines, lines)
-	r.includes(name, doc.Include, lines["include"], depth+1)
+	if at, is := lines["include"]; is {
+		r.includes(name, doc.Include, at, depth+1)
+	}
 	return nil
+}
+
+// otherCase notes the keys that are there in other letters alone, as Root: the decoder takes them for root, and TOML does not.
+func (r *reader) otherCase(lines Lines) {
+	for _, path := range slices.Sorted(maps.Keys(lines)) {
+		key := slices.DeleteFunc(strings.Split(path, "."), func(part string) bool { return strings.Trim(part, "0123456789") == "" })
+		if len(key) == 0 {
+			continue
+		}
+		last := key[len(key)-1]
+		known := keysOf(reflect.TypeFor[document](), key[:len(key)-1])
+		if !slices.Contains(known, last) && slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, last) }) {
+			r.errs = append(r.errs, fmt.Errorf("%s: %s", lines[path], unknownKey(key, r.flags)))
+		}
+	}
 }
 
 // unknown takes up a key of the top level that is a flag's, or notes that there is no such key.

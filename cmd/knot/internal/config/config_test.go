@@ -93,6 +93,9 @@ func TestWhatIsWrong(t *testing.T) {
 		{"[[site]]\nhosts = 'a'", "want a list of texts"},
 		{"[site]\nroot = 'a'", "f:1:2: this table may be there several times: write its name in two brackets"},
 		{"site = 1", "f:1:"},
+		{"Include = ['x']", `f:1: there is no key "Include" here; did you mean include?`},
+		{"[[site]]\nRoot = 'x'", `f:2: there is no key "Root" in site; did you mean root?`},
+		{"[[site]]\nroot = 'x'\n[[site.proxy]]\n[site.proxy.check]\nPath = '/'", `f:5: there is no key "Path" in site.proxy.check; did you mean path?`},
 	} {
 		_, err := Read("f", []byte(test.text), flags, nil)
 		testenv.ErrorSays(t, err, test.want, "%q", test.text)
