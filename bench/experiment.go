@@ -114,7 +114,7 @@ var experiments = []experiment{
 	webExperiment, webSurgeExperiment, webSupportExperiment, modelsExperiment, lingeringExperiment,
 	relayExperiment, flowAdaptExperiment, flowOverheadExperiment, vodExperiment, goTraceExperiment,
 	truthExperiment, realServersExperiment, soakExperiment, sitesSoakExperiment, conformanceExperiment, suitesExperiment,
-	slowClientsExperiment, proxyExperiment, filesExperiment, tlsExperiment, http2Experiment, http3Experiment,
+	slowClientsExperiment, proxyExperiment, proxyCacheExperiment, filesExperiment, tlsExperiment, http2Experiment, http3Experiment,
 	nativeExperiment, helloExperiment, overloadWebExperiment, overloadMemoryExperiment, overloadCgroupExperiment,
 	overloadFDsExperiment, admissionExperiment, priorityExperiment, plantedExperiment, fleetExperiment,
 }

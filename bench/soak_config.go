@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// soakSites is the configuration of a soak of sites. In capitals is what one configuration differs in from the next.
+// soakSites is the configuration of a soak of sites. In capitals is what one configuration differs in from the next. Time-outs are
+// long: on a busy machine a backend that gets no processor for some seconds is no fault of knot.
 const soakSites = `admin = 'ADMIN'
 log = 'FOLDER/access.log'
 grace = '10s'
@@ -98,6 +99,7 @@ match = '/auth/**'
 to = ['http://BACKEND1']
 path = '/verify'
 copy = ['Remote-User']
+timeout = '20s'
 
 [[site.proxy]]
 match = '/api/**'
@@ -106,13 +108,15 @@ weights = [WEIGHT, 1]
 slow-start = '2s'
 compress = {}
 intercept = ['418']
-check = { path = '/healthz', every = '1s' }
+connect-timeout = '20s'
+check = { path = '/healthz', every = '1s', timeout = '20s' }
 sticky = { cookie = 'to', secret = 'a secret of the soak' }
 mirror = { to = ['http://BACKEND3'], share = 0.2 }
 
 [[site.proxy]]
 match = '/auth/**'
 to = ['http://BACKEND1']
+connect-timeout = '20s'
 canary = { to = ['http://BACKEND2'], share = 0.2, header = 'X-Canary' }
 
 [[site.proxy]]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -67,4 +68,39 @@ func TestCache(t *testing.T) {
 	inMemory := get("/memory/a")
 	p.reads(config, "server-name = 'x'\n"+text, "was read again")
 	testenv.Equal(t, get("/memory/a"), inMemory, "after SIGHUP")
+}
+
+// TestCacheWhileTheBackendIsFull: while requests are refused because the backend takes no more, what is kept is served, also what is
+// stale if it may be.
+func TestCacheWhileTheBackendIsFull(t *testing.T) {
+	held, goOn := make(chan bool, 1), make(chan bool)
+	to := testBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		switch r.URL.Path {
+		case "/stale":
+			w.Header().Set("Age", "100")
+		case "/held":
+			held <- true
+			<-goOn
+		}
+		io.WriteString(w, r.URL.Path)
+	})
+	p := start(t, "-config", configFile(t, "[[site]]\n[[site.cache]]\nstale-if-error = '1h'\n[[site.proxy]]\nto = [%q]\nmax-conns = 1\nqueue = -1\n", to))
+	for _, path := range []string{"/kept", "/stale"} {
+		resp, _ := p.ask("h", path)
+		testenv.Equal(t, resp.StatusCode, 200, path)
+	}
+	ended := make(chan int)
+	go func() {
+		resp, _ := p.ask("h", "/held")
+		ended <- resp.StatusCode
+	}()
+	<-held
+	for path, want := range map[string]string{"/other": "503 ", "/kept": "200 knot; hit; ttl=", "/stale": "200 knot; hit; detail=stale-if-error"} {
+		resp, _ := p.ask("h", path)
+		testenv.Contains(t, fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("Cache-Status")), want, path)
+	}
+	goOn <- true
+	testenv.Equal(t, <-ended, 200)
+	p.end()
 }
