@@ -48,8 +48,10 @@ var aims = map[string][]report.Aim{
 		ratio("cpu-per-request", "knot", "nginx", 1.1, tlsKeptAlive), ratio("cpu-per-request", "knot", "nginx", 1.11, tlsHandshakes),
 		limit("bytes-per-conn", "knot", 16<<10, tlsIdleConns),
 	),
-	"http2": ratio("rps", "knot-http", "net-http", 1.3, 1, 16),
-	"proxy": ratio("cpu-per-request", "knot", "nginx", 0.9, 1),
+	"http2":       ratio("rps", "knot-http", "net-http", 1.3, 1, 16),
+	"http3":       slices.Concat(ratio("cpu-per-request", "knot", "caddy", 1.5, 1, 100), ratio("cpu-per-request", "knot", "quic-go", 1.1, 1, 100)),
+	"proxy":       ratio("cpu-per-request", "knot", "nginx", 0.9, 1),
+	"proxy-cache": ratio("cpu-per-request", "knot", "nginx", 0.9, 1, 16, 100),
 	"fleet": slices.Concat(
 		ratio("p99", "knot-prequal-32", "knot-least-32", 0.5, 0.8), ratio("p99", "knot-prequal-1", "knot-least-1", 1, 0.8),
 		limit("goodput-share", "knot-prequal-32", 90, 3), limit("goodput-share", "knot-prequal-1", 90, 3), limit("goodput-share", "knot-least-32", 90, 3),
