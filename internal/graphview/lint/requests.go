@@ -154,6 +154,7 @@ func callsOf(ended []uint64) uint64 {
 
 // slowDependency finds the call that takes nearly all of the time of requests.
 func (l *linter) slowDependency(deps []dependency, replies uint64, each bgraph.Nanos) {
+	deps = slices.DeleteFunc(slices.Clone(deps), func(d dependency) bool { return !l.inRequests(d.n, replies) })
 	if len(deps) == 0 || each <= 0 {
 		return
 	}
@@ -187,6 +188,11 @@ func (l *linter) slowDependency(deps []dependency, replies uint64, each bgraph.N
 		f.Advice = threadsAdvice
 	}
 	l.add(float64(d.wait), f)
+}
+
+// inRequests reports whether requests wait at n, or goroutines that they start: not clients in the same process, say.
+func (l *linter) inRequests(n *bgraph.Node, replies uint64) bool {
+	return served(n) || !slices.ContainsFunc(l.s.Starts, func(st bgraph.Start) bool { return st.Function == startOf(n) && st.Created < replies/2 })
 }
 
 // lookup reports whether a name is looked up at n.

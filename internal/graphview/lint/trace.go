@@ -181,7 +181,13 @@ func (l *linter) isOwnStep(e *bgraph.Edge) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(e.Functions, func(w bgraph.Waker) bool { return !funcname.OfStandardLibrary(w.Function) })
+	var own, all uint64
+	for _, w := range e.Functions {
+		if all += w.Count; !funcname.OfStandardLibrary(w.Function) {
+			own += w.Count
+		}
+	}
+	return own > all/2
 }
 
 // pingPong finds short steps that mostly run on another P than the one before: for each the
