@@ -36,7 +36,7 @@ func shortOfMemory(t *testing.T) *admit.BodyBudget {
 	t.Cleanup(func() {
 		close(done)
 		<-over
-		bodies.Open()
+		bodies.LiftUntilTick()
 	})
 	return bodies
 }
@@ -125,7 +125,7 @@ func TestAReaderThatIsHeldEndsWithTheHandler(t *testing.T) {
 			const heap = 1 << 20
 			bodies := new(admit.BodyBudget)
 			bodies.Tick(0, heap, heap, true) // and never again: nobody lets go what is held
-			defer bodies.Open()
+			defer bodies.LiftUntilTick()
 			ended, served := make(chan bool, 1), make(chan bool, 1)
 			nc := &tellingConn{scriptConn: newUpload(), at: 64 << 10, told: make(chan struct{})} // what is counted at once
 			go func() {
@@ -136,7 +136,7 @@ func TestAReaderThatIsHeldEndsWithTheHandler(t *testing.T) {
 			case <-served:
 			case <-time.After(time.Minute):
 				t.Error("the request waits for the reader of its body")
-				bodies.Open()
+				bodies.LiftUntilTick()
 				<-served
 			}
 			<-ended

@@ -33,15 +33,15 @@ func (c *conn) enter() {
 // enterAt asks to be let in, which may park. Stalled responses are ended before c is refused.
 func (c *conn) enterAt(e *ressched.Entrance) error {
 	err := (*engine.Entrance)(e).EnterFrom(c.client())
-	for refused(err) && c.endsStalled() {
+	for refused(err) && c.endStalled() {
 		err = (*engine.Entrance)(e).EnterFrom(c.client())
 	}
 	return err
 }
 
-// endsStalled ends stalled responses in place of the request of c, which has been refused, and reports whether to ask
+// endStalled ends stalled responses in place of the request of c, which has been refused, and reports whether to ask
 // again. It may park.
-func (c *conn) endsStalled() bool {
+func (c *conn) endStalled() bool {
 	if c.hungUp() {
 		return false
 	}

@@ -251,7 +251,7 @@ func (x *Ctx) mayGoOn() bool {
 	}
 	began := x.srv.clock.Now()
 	for refused((*engine.Entrance)(requests).As(x.kind())) {
-		if !x.c.endsStalled() {
+		if !x.c.endStalled() {
 			return false
 		}
 	}

@@ -170,7 +170,7 @@ func (a *Admission) next(now time.Duration, e *entrance, q *QueueState, tight bo
 		a.refused[cause].Add(1)
 		return Refuse
 	}
-	if q.Starting >= e.detector.Starting() {
+	if q.Starting >= e.detector.MaxStarting() {
 		return Enough
 	}
 	if q.Full || e.limit != nil && !e.limit.admit(now, e.share) {

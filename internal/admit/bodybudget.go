@@ -208,8 +208,8 @@ func (in *BodyBudget) needs(a *bodyEntry) float64 {
 	return bodyHolds * in.share * float64(left)
 }
 
-// Open lets all be read until Tick is called again.
-func (in *BodyBudget) Open() {
+// LiftUntilTick lets all bodies be read until Tick is called again.
+func (in *BodyBudget) LiftUntilTick() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.ticked.Store(false)

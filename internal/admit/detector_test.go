@@ -36,7 +36,7 @@ func TestAsManyStartAsAreServedSoon(t *testing.T) {
 	}{{0, 1}, {5 * time.Millisecond, 1}, {100 * time.Microsecond, 10}, {60 * time.Microsecond, 16}, {20 * time.Microsecond, mostStarting}, {time.Microsecond, mostStarting}} {
 		var q OverloadDetector
 		q.service.mean = float64(x.mean)
-		testenv.Equal(t, q.Starting(), x.want, "of tasks of %v each N start at a time", x.mean)
+		testenv.Equal(t, q.MaxStarting(), x.want, "of tasks of %v each N start at a time", x.mean)
 	}
 }
 

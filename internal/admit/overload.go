@@ -97,9 +97,9 @@ func (q *OverloadDetector) TooLong() time.Duration {
 	return min(max(tooLongTimes*q.service.residual(), tooLongLeast), tooLongMost)
 }
 
-// Starting is how many tasks may be under way from the queue to their first step: enough for
+// MaxStarting is how many tasks may be under way from the queue to their first step: enough for
 // the loop never to run dry, and so few that it is the queue that decides what is next.
-func (q *OverloadDetector) Starting() int {
+func (q *OverloadDetector) MaxStarting() int {
 	if q.service.mean <= 0 {
 		return 1
 	}
@@ -110,7 +110,7 @@ func (q *OverloadDetector) Starting() int {
 // refusals are under way.
 func (q *OverloadDetector) Refuses(waited time.Duration, waiting, refusing int) bool {
 	late := q.state == Overloaded && waiting > q.keep && (waited > q.TooLong() || waiting > q.useful()) || waited > longestWait+q.paused
-	return late && refusing < mostStarting/2*q.Starting()
+	return late && refusing < mostStarting/2*q.MaxStarting()
 }
 
 // useful is how many may wait in an overload: twice what is served before a task has waited too long. As the newest go

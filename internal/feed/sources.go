@@ -142,7 +142,7 @@ func (s *Feed) Start(rt *engine.Runtime) {
 func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 	defer p.Close()
 	defer limit.release()
-	defer rt.Bodies().Open()
+	defer rt.Bodies().LiftUntilTick()
 	tick := time.NewTimer(busy)
 	defer tick.Stop()
 	var pace pace
@@ -252,7 +252,7 @@ func (s *Feed) holdBodies(now time.Duration, readings []probe.Reading) bool {
 		}
 	}
 	if _, _, _, futile := s.ledger.Futile(s.memory); futile || s.heap.Limit == 0 {
-		s.rt.Bodies().Open()
+		s.rt.Bodies().LiftUntilTick()
 		return false
 	}
 	held, collect := s.rt.Bodies().Tick(now, s.heap.Limit, s.heap.Value, fresh)

@@ -138,7 +138,7 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 			m.learn(g, st.Reason, st.Stack)
 		}
 		if g.state == stateRunning && m.now.Sub(g.since) >= longStep/2 && !g.start.system {
-			m.sample(g, st.Stack) // the Go runtime looks every 10 ms, as a profile does
+			m.addSample(g, st.Stack) // the Go runtime looks every 10 ms, as a profile does
 		}
 		m.account(g)
 		g.folded = true

@@ -166,7 +166,7 @@ func (m *model) event(e *trace.Event) {
 		g := m.all.get(e.Goroutine())
 		m.countSample(g)
 		if g != nil {
-			m.sample(g, e.Stack())
+			m.addSample(g, e.Stack())
 		}
 	case trace.EventTaskBegin:
 		t := e.Task()
@@ -289,8 +289,8 @@ var (
 	others    = place{function: "others"}
 )
 
-// sample counts one of a step.
-func (m *model) sample(g *goroutine, of trace.Stack) {
+// addSample counts a sample of the profiler for the step under way.
+func (m *model) addSample(g *goroutine, of trace.Stack) {
 	if g.parts.Samples++; len(g.sampled) < mostSampled {
 		g.sampled = append(g.sampled, m.sampled(g, of))
 	}
