@@ -125,7 +125,7 @@ func (r *run) addShareOfBest() error {
 	return nil
 }
 
-// What the program of admission-memory is made of. Consumers take longer than producers,
+// The tasks and buffers of the program of admission-memory. Consumers take longer than producers,
 // as if they wrote to something slow, and there are fewer of them.
 const (
 	memoryProducers = 1000

@@ -88,7 +88,7 @@ func (r *run) deepSample(ctx context.Context, system string, p point, settle tim
 	client := func(conns int) proc.Command {
 		return r.ownClient("deep-client", "-addr", s.addr, "-tls="+deep, "-conns", strconv.Itoa(conns))
 	}
-	// What serving takes at all is not a connection's.
+	// Memory that the first requests take is not counted for connections.
 	if _, err := whileHeld(ctx, client(100), func() error { return nil }); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func askMemory(ctx context.Context, s *server, collect bool) (m deepMemory, err 
 	return m, err
 }
 
-// What bigstack is made of.
+// The calls and frames of bigstack.
 const (
 	bigCalls = 10      // of each task, of a function with a frame of bigFrameBytes
 	bigCap   = 4 << 30 // resident bytes beyond which a process is killed

@@ -90,7 +90,7 @@ func writeBlocks(ctx context.Context, path string, size int64) (err error) {
 		}
 		at += int64(max(n, 0)) / diskBlock * diskBlock
 	}
-	// What the file system has to write of its own is not to disturb the reads.
+	// Writes of the file system itself must not disturb the reads.
 	return unix.Fsync(fd)
 }
 

@@ -252,7 +252,7 @@ func loadArgs(s *server, conns, depth int, warm, measured time.Duration) []strin
 
 // idleSample gives a fresh server idle connections and compares its memory, after letting it settle both times.
 func (r *run) idleSample(ctx context.Context, s *server, p point, settle time.Duration) ([]sample, error) {
-	// What serving takes at all is not a connection's.
+	// Memory that the first requests take is not counted for connections.
 	if _, err := r.client(ctx, settle/4, s, "load", []any{"for", settle / 4}); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
 
-// What the overload experiments share beside the servers and clients of the experiment admission.
+// Parts of all overload experiments, besides the servers and clients of the experiment admission.
 
 // waitsEnv has requests wait rather than be refused.
 const waitsEnv = capriccio.EnvOverload + "=wait"

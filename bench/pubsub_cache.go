@@ -20,8 +20,8 @@ const (
 
 	modelWarmUp = 1000 // events that fill the caches
 	modelEvents = 1000
-	// What a task touches of itself on each step: stack, values, bits and the runtime's
-	// books. Counted from the structures, rounded.
+	// Cache lines of its own that a task touches on each step: stack, values, bits and the runtime's
+	// records. Counted from the structures, rounded.
 	taskLines = 32
 )
 

@@ -154,7 +154,7 @@ func (u *upgraded) read() {
 	u.answer()
 }
 
-// What the workers that are servers share. Each prints where it listens once it does, and ends with its
+// Parts of all workers that are servers. Each prints where it listens once it does, and ends with its
 // standard input, or with an error.
 
 func serveOnGoroutines(out io.Writer, serve func(net.Listener) error) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the goroutine worker and the worker with our tasks share. Loops whose
+// Parts of the goroutine worker and of the worker with our tasks. Loops whose
 // operations take nanoseconds are written twice, once in each worker, so that
 // the compiler sees the calls and none goes through an interface.
 

@@ -9,7 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 )
 
-// What a handler needs that passes requests on to another server, and its responses back.
+// Functions for handlers that pass requests on to another server, and its responses back.
 
 // ErrNoHijack is what Hijack returns for a request that has no connection of its own.
 var ErrNoHijack = errors.New("knot: a request of HTTP/2 has no connection to take over")
@@ -57,7 +57,7 @@ func (x *Ctx) AddTrailer(name, value string) error {
 // Hijack makes the connection the caller's: the server does not know it any more, and Shutdown does not
 // wait for it. It has no deadlines; rest is what the client has sent besides the request. The
 // access log has the request as a 101. x must not be used afterwards: return from the handler, or go on with nc.
-// What nc is may have OnReadable, as a *netpoll.Conn does, over TLS too: then it can wait without a task. It
+// If nc has the method OnReadable, as a *netpoll.Conn does, over TLS too, it can wait without a task. Hijack
 // fails, and nothing has changed, once the response has begun, and for requests of HTTP/2. It may park.
 func (x *Ctx) Hijack() (nc net.Conn, rest []byte, err error) {
 	if x.c.stream != nil {

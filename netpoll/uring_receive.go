@@ -165,8 +165,8 @@ func (r *requests) takeEmpty(b []byte) (n int, dry bool, e syscall.Errno) {
 		return 0, false, unix.EAGAIN
 	}
 	n, e = sys.Recv(r.d.fd, b, 0)
-	// What a short read may not prove (urgent data, the end), the next that waits has the
-	// kernel find out, unless by a poll that is in flight already.
+	// A short read may hide urgent data or the end: the next wait asks the kernel about them, unless a poll for
+	// that is in flight.
 	return n, 0 < n && n < len(b) && r.d.flags.Load()&(flagHangup|flagUrgent) == 0, e
 }
 

@@ -40,7 +40,7 @@ func (d *desc) wait(s *slot, expired uint32, why engine.Reason, own bool, held s
 	return nil
 }
 
-// What a task waits on in wait: d, and what to do if the wait ends the task. That
+// The wait points of wait: d, each with the action for a wait that ends the task. The action
 // stands here and not in a deferred function, for which the stack of a parked task has no
 // room: 24 bytes too many make it twice as large.
 type (

@@ -166,7 +166,7 @@ func (a *agent) take(ctx context.Context, of []*member, seconds int) (*bgraph.Sn
 	return s, err
 }
 
-// maybeTraced reports whether a graph of the program may have to be made of a trace, of which there can be one at a time.
+// maybeTraced reports whether a graph of the program may have to be made of a trace. A program can make one trace at a time.
 func (a *agent) maybeTraced(m *member) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

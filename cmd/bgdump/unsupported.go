@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/bgraph"
 )
 
-// What is left out where there is no Linux: processes, which are asked by way of /proc. Files, traces and URLs are the same everywhere.
+// Other systems than Linux have no /proc, so processes can't be asked. Files, traces and URLs work as on Linux.
 
 type kernel struct{}
 

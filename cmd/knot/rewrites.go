@@ -15,7 +15,7 @@ func redirects(c *config.Site, wrong *mistakes) *redirect.Rules {
 	return rules
 }
 
-// addRewrites has a site serve other paths than those that clients ask for: by its tables, and by what files there are.
+// addRewrites has a site serve other paths than the clients' ones: by its tables, and by the files that exist.
 func (b *built) addRewrites(s *site.Site, c *config.Site, wrong *mistakes) {
 	if len(c.Rewrites) > 0 {
 		rules, faults := rewrite.New(c.Rewrites)

@@ -104,7 +104,7 @@ func (in *BodyBudget) ask(b *Body, n, left int64) (pause time.Duration, refused 
 	case a.shed:
 		return 0, true
 	}
-	// Those far behind need not look often.
+	// Bodies far behind in the queue need not ask often.
 	return bodyPause * time.Duration(1+min(slices.Index(in.asked, a)+1, 100)/8), false
 }
 

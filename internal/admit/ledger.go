@@ -111,7 +111,7 @@ func (l *Ledger) Unlimit(r ResourceID, find bool) {
 }
 
 // Observe records that at the time now so much of r was in use; less than 0 counts as 0.
-// What is not a finite number is ignored, and so is a time before the last.
+// Numbers that are not finite are ignored, and so are times before the last.
 func (l *Ledger) Observe(now time.Duration, r ResourceID, used float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

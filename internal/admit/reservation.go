@@ -2,7 +2,7 @@ package admit
 
 import "math"
 
-// What is reserved of each resource for the tasks inside, and how many more tasks there is room for.
+// Reservations: how much of each resource is kept for admitted tasks, and for how many more tasks there is room.
 
 // A demand is what an admitted task takes of one resource.
 type demand struct {

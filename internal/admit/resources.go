@@ -12,8 +12,8 @@ import (
 // A Resource is something that tasks take and give back, and that there is not enough of for
 // any number of tasks: descriptors, bytes of buffers, database connections.
 //
-// What is taken is counted by the loops, in their Accounts, each runtime for itself; only plain goroutines, which have no
-// loop, count in the Resource. Its methods may be called from any goroutine.
+// The loops of a runtime count in their Accounts what their tasks take. Plain goroutines have no loop: they count in
+// the Resource. Its methods may be called from any goroutine.
 type Resource struct {
 	name, unit string
 	index      int // in Accounts
@@ -22,7 +22,7 @@ type Resource struct {
 	process    bool         // what one runtime takes, another can't have; constant
 	endless    bool         // it is only ever taken; constant
 
-	// What plain goroutines have taken and given, and what runtimes that have ended had not given back.
+	// Amounts that plain goroutines have taken and given back, and that ended runtimes had not given back.
 	taken, given atomic.Uint64
 	done         atomic.Uint64 // taken by such runtimes, and given back
 }

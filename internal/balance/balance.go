@@ -14,7 +14,7 @@ type Load struct {
 	Weight float64 // its part of the requests beside those of the others; above 0
 	Seed   uint64  // Hash of its name
 
-	// What it says of itself, for HotCold: requests that it has, from all balancers, and how long one takes.
+	// For HotCold, from the load report of the backend: requests in flight, from all balancers, and how long a request takes.
 	Known    bool
 	InFlight float64
 	Latency  time.Duration

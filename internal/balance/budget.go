@@ -38,7 +38,7 @@ func (r *Budget) Take(now int64, choices uint64) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// What is saved wears off, so that it comes to what the budget has been in the last retrySaved.
+	// Savings decay, so that they amount to the budget of the last retrySaved.
 	seconds := max(0, float64(now-r.at)/float64(time.Second))
 	gained := r.share*float64(int64(choices-r.served)-1) + RetryFloor*seconds
 	if left := math.Exp(-seconds / retrySaved.Seconds()); seconds > 0 {

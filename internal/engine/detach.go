@@ -323,8 +323,8 @@ func (w *watchdog) claim(l *Loop, step uint64, knownSlow bool) *detachment {
 // standIn takes the part of the goroutine of d, and gives it back when the task is picked.
 func (d *detachment) standIn() {
 	l, party := d.l, &d.t.worker.Party
-	// What switches to the task makes this curG. The goroutine that is away must not find itself
-	// there before it has the part back.
+	// The switch to the task makes this goroutine curG. The detached goroutine must not find itself
+	// there before it is reattached.
 	d.t.worker.g = coro.G()
 	l.switches++
 	l.cur = nil

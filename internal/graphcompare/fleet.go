@@ -35,7 +35,7 @@ func (f *Fleet) Add(from *bgraph.Source, s *bgraph.Snapshot) {
 }
 
 // Mark fills in where the tasks of each process are more often than those of the others: by more than twice the range of the
-// middle half of the others. The sources that have not failed are those that were added, in that order.
+// middle half of the others. The sources that have not failed are in the order in which they were added.
 func (f *Fleet) Mark(sources []bgraph.Source) {
 	next := 0
 	for i := range sources {

@@ -79,7 +79,7 @@ func (sc *Scenario) drawHabitHTTP2(r *rand.Rand, i int) {
 		Share: 1 + r.IntN(10), Fidget: float64(maybe(3, 1)) * r.Float64(),
 		Reset: float64(maybe(3, 1)) * r.Float64(),
 	}
-	// What was a connection's is several requests'.
+	// Several requests share the connection, and its rates.
 	p.habit.Path.UpRate *= 8
 	p.habit.Path.Rate *= 8
 	if r.IntN(2) == 0 {

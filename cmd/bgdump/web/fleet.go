@@ -17,7 +17,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 )
 
-// A Fleet is several sources, each of which gets a page. Its methods may be called by several goroutines.
+// A Fleet is several sources. Each gets a page. Its methods may be called by several goroutines.
 type Fleet interface {
 	// Name says which fleet this is.
 	Name() string

@@ -9,7 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-// Who is to blame for a wait of goroutines: where the program waits, what it calls there, and what it has meanwhile.
+// The code to blame for a wait: the place in the program, the call that waits there, and the locks held meanwhile.
 
 // occupancy is how many goroutines are at n on average.
 func (l *linter) occupancy(n *bgraph.Node) float64 { return words.Waiting(l.s, n) }

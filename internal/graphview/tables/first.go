@@ -131,8 +131,8 @@ func factsOf(s *bgraph.Snapshot, names map[bgraph.Key]string) []string {
 	var crowded, latest *bgraph.Node
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		// Those that have been there all the time say nothing: listeners, workers with nothing to do; nor does
-		// a single one, which waits for its next turn, nor one of net/http beside each request that is served.
+		// Goroutines that have waited all the time say nothing: listeners, idle workers. Nor does a single goroutine, which
+		// waits for its next turn, nor the goroutine that net/http has beside each request.
 		beside := slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*connReader).backgroundRead" })
 		if !beside && (n.Departures > 0 && words.Occupancy(s, n) > 1 || n.Now >= firstIdle) && (crowded == nil || words.Occupancy(s, n) > words.Occupancy(s, crowded)) {
 			crowded = n

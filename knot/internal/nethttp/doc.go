@@ -7,5 +7,5 @@
 //   - Native runs the handler, in the task of the request or on a goroutine, and Offload on a goroutine,
 //   - Hooks calls the functions of an http.Server, and Log, OffersHTTP2 and Protocols read its settings.
 //
-// What a handler does with a response that is being sent, and the locks for that, stay in package knot: its type exchange.
+// The type exchange of package knot has the response that is being sent, and its locks.
 package nethttp

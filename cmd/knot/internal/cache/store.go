@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxVariants is how many responses are kept for one URL: those that Vary tells apart. A client can make up more.
+	// maxVariants is how many responses are kept for one URL: one for each set of the fields that Vary names. A client can make up more.
 	maxVariants = 32
 	// entryCost is what an entry takes besides its body and lines, in bytes, about.
 	entryCost = 1 << 10

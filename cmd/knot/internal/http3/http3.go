@@ -139,7 +139,7 @@ func (l *Listener) ServeRequests(answer http.Handler, overloaded func() bool) er
 	defer transport.Close()
 	ln, err := transport.Listen(l.tls(), &quic.Config{
 		HandshakeIdleTimeout: l.config.HeadTimeout, MaxIdleTimeout: l.config.IdleTimeout, KeepAlivePeriod: keepAlive,
-		MaxIncomingStreams: streams, MaxIncomingUniStreams: 8, // of which HTTP/3 has three
+		MaxIncomingStreams: streams, MaxIncomingUniStreams: 8, // HTTP/3 uses three
 		InitialStreamReceiveWindow: 256 << 10, MaxStreamReceiveWindow: streamWindow, MaxConnectionReceiveWindow: connWindow,
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func (k *Keys) Run(ctx context.Context, config *tls.Config) {
 	}
 }
 
-// refresh reads the keys, makes those that are due, and sets them. While the folder can't be used, the keys of before go on, and new
+// refresh reads the keys, makes the ones due, and sets them. While the folder can't be used, the keys of before go on, and new
 // ones are of this server alone.
 func (k *Keys) refresh(ctx context.Context, config *tls.Config) {
 	limited, cancel := context.WithTimeout(ctx, patience)
@@ -138,7 +138,7 @@ func (k *Keys) load(ctx context.Context) (all []key, err error) {
 	return all, err
 }
 
-// rotated adds a key if one is due, and drops those that are too old; due: it has added one. The newest is last.
+// rotated adds a key if one is due, and drops keys that are too old; due: it has added one. The newest is last.
 func rotated(all []key, now time.Time) (next []key, due bool) {
 	next = slices.SortedFunc(slices.Values(all), func(a, b key) int { return a.From.Compare(b.From) })
 	from := now

@@ -38,7 +38,7 @@ func (s *Stored) Freshen(res Response, rules *Rules) *Stored {
 	if cc.NoStore || cc.Private {
 		return nil
 	}
-	// What the body is does not change.
+	// The fields that describe the body do not change.
 	fixed := []string{"Content-Encoding", "Content-Type", "Content-Range", "Cache-Status"}
 	update := slices.DeleteFunc(storable(res.Header, cc.Fields), func(f Field) bool {
 		return slices.ContainsFunc(fixed, func(name string) bool { return strings.EqualFold(name, f.Name) })
