@@ -121,7 +121,7 @@ func (u *urlSource) requestError(ctx context.Context, err error) error {
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return errors.New("this server does not speak TLS: write http:// in front of its address")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return errors.New("no program listens there (connection refused); does the program run, with its admin address on?")
+		return errors.New("no program listens there (connection refused); does the program run, and serve net/http/pprof or its admin pages (knot -admin) at that address?")
 	case u.answered.Load() && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
 		return errors.New("the connection was closed before there was an answer, though it has answered before; the program may have ended, or a time limit of its server or of a proxy is shorter than the trace")
 	case errors.Is(err, io.EOF) || strings.Contains(err.Error(), "malformed HTTP") || strings.Contains(err.Error(), "readLoopPeekFail"): // it spoke first

@@ -228,7 +228,7 @@ func TestCheckCommand(t *testing.T) {
 		{site + "hosts = ['a']\n" + site, "is all right; sites: 2", exitOK},
 		{"root = '" + sampleSite + "'", "is all right; sites: 1", exitOK},
 		{"", "knot.toml: site 1: root: say which folder to serve", exitFailed},
-		{"[[site]]", "site 1: root: say which folder to serve", exitFailed},
+		{"[[site]]", "site 1: root: say which folder to serve, or by [[site.proxy]] which servers requests go to", exitFailed},
 		{"[[site]]\nroot = '/none/x'", "site 1: there is no folder /none/x (root)", exitFailed},
 		{"[[site]]\nroot = '/none/x'\nburst = 5", "knot.toml:2: site 1: there is no folder /none/x (root)", exitFailed}, // beside another error
 		{"\nroot = '/none/x'", "knot.toml:2: site 1: there is no folder /none/x (-root)", exitFailed},
@@ -302,7 +302,7 @@ func TestCheckCommand(t *testing.T) {
 		{site + site, "site 2: hosts: two sites are for all hosts", exitFailed},
 		{site + "[[site.header]]\nmatch = '*'\nset = {A-b = '1', a-B = '2'}", "header.1.set.a-B: the header is set twice", exitFailed},
 		{"[[site]]\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "is all right; sites: 1", exitOK},
-		{"[[site]]\nlisting = true\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "site 1: root: say which folder", exitFailed},
+		{"[[site]]\nlisting = true\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "site 1: root: say which folder to serve\n", exitFailed},
 		{"[[site]]\n[[site.header]]\nmatch = '*'\nset = {A = 'b'}\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "header: there is no root", exitFailed},
 		{"[[site]]\n[[site.header]]\nmatch = '*'\nset = {A = 'b'}\nalways = true\n[[site.proxy]]\nto = ['http://127.0.0.1:1']", "is all right", exitOK},
 		{site + "[[site.proxy]]\nmatch = 'a/b'\nto = ['http://127.0.0.1']", "proxy.1.match: ", exitFailed},

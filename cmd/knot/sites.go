@@ -170,7 +170,11 @@ func openFiles(set *settings, c *config.Site, rules []site.HeaderRule, wrong *mi
 		fc.Codings = compress.Codings()
 	}
 	if c.Root == "" {
-		wrong.note("root", errors.New("say which folder to serve"))
+		want := "say which folder to serve"
+		if len(c.Proxies) == 0 {
+			want += ", or by [[site.proxy]] which servers requests go to"
+		}
+		wrong.note("root", errors.New(want))
 		return nil
 	}
 	f, err := knot.OpenFiles(c.Root, fc)

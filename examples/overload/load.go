@@ -130,7 +130,7 @@ func (o *outcomes) perSecond(rate float64) string {
 			i/each+1, inTime, refused, max(0, rate-float64(inTime+refused)))
 	}
 	if o.sentLate > useful {
-		fmt.Fprintf(&text, "requests were sent up to %v late: this machine is too busy for that rate\n", o.sentLate.Round(time.Millisecond))
+		fmt.Fprintf(&text, "requests were sent up to %v late: this machine is too busy for that rate, and the counts say little: ask for a lower -rate, or from another machine\n", o.sentLate.Round(time.Millisecond))
 	}
 	return text.String()
 }

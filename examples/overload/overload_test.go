@@ -36,7 +36,7 @@ func TestEachSecondHasALine(t *testing.T) {
 	o := outcomes{inTime: []int64{10, 10, 10, 10, 0, 0, 0, 5}, refused: []int64{0, 0, 0, 0, 20, 20, 20, 20}, sentLate: 200 * time.Millisecond}
 	want := `second 1: 40 answered within 100 ms, 0 refused with 503, 60 later or not at all
 second 2: 5 answered within 100 ms, 80 refused with 503, 15 later or not at all
-requests were sent up to 200ms late: this machine is too busy for that rate
+requests were sent up to 200ms late: this machine is too busy for that rate, and the counts say little: ask for a lower -rate, or from another machine
 `
 	if got := o.perSecond(100); got != want {
 		t.Errorf("got\n%s", got)

@@ -23,7 +23,7 @@ func (s *Feed) reportRefusals(now time.Duration) {
 	for _, cause := range admit.Causes() {
 		n := s.refusedFor(cause)
 		if more := n - s.refusals.said[cause]; more > 0 {
-			s.cfg.Log.Warn("capriccio: work is refused; CAPRICCIO_OVERLOAD=wait lets it wait",
+			s.cfg.Log.Warn("capriccio: work is refused (with CAPRICCIO_OVERLOAD=wait it would wait)",
 				"because", cause.String(), "refused", more, "seconds", (now - s.refusals.at).Round(time.Second/10).Seconds())
 			s.refusals.said[cause] = n
 		}

@@ -171,10 +171,7 @@ func (l *linter) trust() {
 	only := fmt.Sprintf("Only %s of %s steps were timed in %v (sampling 1 in %d)", words.Count(timed), words.Count(counted), l.s.Span, max(l.s.Sampling, 1))
 	advice := "Let the program run longer, under load, or time more steps."
 	if timed >= counted || l.s.Kind == bgraph.KindGoroutines { // of a trace each step is timed
-		only = fmt.Sprintf("There were only %s in %v", words.Plural(int(counted), "step"), l.s.Span)
-		if counted == 1 {
-			only = fmt.Sprintf("There was only 1 step in %v", l.s.Span)
-		}
+		only = fmt.Sprintf("{Tasks} ran only %s in %v, each from one wait to the next", words.Plural(int(counted), "time"), l.s.Span)
 	}
 	if l.s.Kind == bgraph.KindGoroutines {
 		advice = "Take a longer trace, or one of the program under load."

@@ -415,12 +415,12 @@ func TestLintProgram(t *testing.T) {
 				sc.Edges[i].Count, sc.Edges[i].CPU = 0, bgraph.Times{}
 			}
 			sc.Edges[3].Count, sc.Edges[3].CPU = 22, graphcases.TimesOfMean(22, 1000)
-		}, "info few-samples", 0, []string{"only 22 steps in 1h0m0s"}},
+		}, "info few-samples", 0, []string{"Tasks ran only 22 times in 1h0m0s, each"}},
 		{"next to nothing of a trace", func(sc scene) {
 			sc.Sampling = 1
 			sc.Edges = sc.Edges[3:4]
 			sc.Edges[0].Count, sc.Edges[0].CPU = 1, graphcases.TimesOfMean(1, 1000)
-		}, "info few-samples", 0, []string{"There was only 1 step in"}},
+		}, "info few-samples", 0, []string{"ran only 1 time in"}},
 	} {
 		c.run(t)
 	}

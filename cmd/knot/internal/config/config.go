@@ -303,7 +303,10 @@ var plainTypes = map[string]string{
 func wrong(name string, err error) error {
 	text := strings.TrimPrefix(err.Error(), "toml: ")
 	if m := goType.FindStringSubmatch(text); m != nil {
-		text = fmt.Sprintf("this is of type %s; want %s", m[1], cmp.Or(plainTypes[m[2]], "something else"))
+		text = fmt.Sprintf("this is of type %s; want %s", m[1], cmp.Or(plainTypes[m[2]], tableOf(m[2])))
+	}
+	if strings.HasPrefix(text, "cannot assign boolean") {
+		text = "this is of type boolean; want another type"
 	}
 	if strings.Contains(text, "cannot store a table in a slice") {
 		text = "this table may be there several times: write its name in two brackets, as [[site]]"
@@ -314,6 +317,14 @@ func wrong(name string, err error) error {
 		return fmt.Errorf("%s:%d:%d: %s", name, line, column, text)
 	}
 	return fmt.Errorf("%s: %s", name, text)
+}
+
+// tableOf says how a value of a Go type that is no plain one is written.
+func tableOf(goType string) string {
+	if strings.HasPrefix(goType, "[]") {
+		return "tables, each below its name in two brackets, as [[site]] or [[site.proxy]]"
+	}
+	return "a table: { key = value, … }"
 }
 
 // unknownKey is the error that there is no such key, and what may have been meant.
