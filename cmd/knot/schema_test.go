@@ -152,6 +152,8 @@ func schemaOfFlag(f *flag.Flag) object {
 			of["type"] = "boolean"
 		case int:
 			of["type"] = "integer"
+		case float64:
+			of["type"] = "number"
 		}
 	}
 	if known := enums[f.Name]; known != nil {
