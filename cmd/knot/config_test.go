@@ -295,6 +295,8 @@ func TestCheckCommand(t *testing.T) {
 		{site + "listing-max = 5", "listing-max: there are no listings; want listing = true too", exitFailed},
 		{"acme = 'a.test'\nacme-cache = '" + sampleSite + "/notes.txt'\n" + site, "acme-cache: open " + sampleSite + "/notes.txt: not a directory", exitFailed},
 		{"acme = 'a.test'\nacme-cache = '/none/x'\n" + site, "is all right", exitOK},
+		{"acme = 'a.test'\nacme-storage = 'redis://:secret@h:b:c'\n" + site, ":2: -acme-storage: want the URL of a Redis", exitFailed},
+		{"acme = 'a.test'\nacme-storage = 'redis://:secret@h?prefix=x'\n" + site, "is all right", exitOK},
 		{"acme = 'localhost'\nacme-cache = '/none/x'\n" + site, `-acme "localhost" is not the full name of a host`, exitFailed},
 		{"acme = 'a.test:443'\nacme-cache = '/none/x'\n" + site, `-acme "a.test:443" is not the full name of a host`, exitFailed},
 		{"acme = '192.0.2.1'\nacme-cache = '/none/x'\n" + site, `-acme "192.0.2.1" is not the full name of a host`, exitFailed},

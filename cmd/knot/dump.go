@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -15,6 +16,9 @@ const masked = "(masked)"
 
 // secrets are keys whose values may be secrets, by their tables: what requests show to get in, and what backends are sent.
 var secrets = []string{"site.access.headers", "site.access.cookies", "site.header.backend-set", "site.proxy.fastcgi.set", "site.proxy.sticky.secret"}
+
+// withPassword are flags whose values may be URLs with a password.
+var withPassword = []string{"acme-storage", "limits-redis", "tls-tickets"}
 
 // effective are the values of the flags, by name and with the type that the configuration file has them in.
 func (set *settings) effective(flags *flag.FlagSet) map[string]any {
@@ -38,7 +42,7 @@ func (set *settings) effective(flags *flag.FlagSet) map[string]any {
 				return
 			}
 		}
-		if f.Name == "limits-redis" && text != "" { // it may have a password
+		if strings.Contains(text, "://") && slices.Contains(withPassword, f.Name) {
 			u, err := url.Parse(text)
 			if text = masked; err == nil {
 				text = u.Redacted()

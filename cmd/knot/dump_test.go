@@ -54,7 +54,9 @@ tls = { insecure = true }
 // TestDumpHasNoSecrets: they are masked by something that is no secret that Knot takes.
 func TestDumpHasNoSecrets(t *testing.T) {
 	const secret = "hush-hush-hush-hush"
-	file := configFile(t, `[[site]]
+	file := configFile(t, `acme = 'a.test'
+acme-storage = 'redis://:%[1]s@h:1'
+[[site]]
 [[site.access]]
 match = '/**'
 action = 'allow'
@@ -80,6 +82,7 @@ sticky = { cookie = 'back', secret = %[1]q }
 	testenv.True(t, !strings.Contains(out.String(), "hush"), "%s", &out)
 	testenv.Equal(t, strings.Count(out.String(), masked), 5, "secrets that are masked")
 	testenv.Contains(t, out.String(), "plain")
+	testenv.Contains(t, out.String(), "acme-storage = 'redis://:xxxxx@h:1'")
 	testenv.Contains(t, out.String(), "cookie = 'back'")
 	testenv.Equal(t, checkCommand([]string{configFile(t, "%s", out.String())}, nil, &again, &errs), exitFailed, "a masked secret")
 	testenv.Contains(t, errs.String(), "secret")

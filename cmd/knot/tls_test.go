@@ -188,6 +188,22 @@ func TestACMECertificates(t *testing.T) {
 	p.end()
 }
 
+// TestACMERedisAway: without the Redis of -acme-storage a start serves the copy in the folder, and the log says so once, whatever
+// certmagic tries.
+func TestACMERedisAway(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := selfSignedFor(t, "acme.test", 7, 25*24*time.Hour) // it is to be renewed
+	keep(t, dir, "acme.test", cert, key)
+	p := start(t, "-root", sampleSite, "-acme", "acme.test,none.test", "-acme-cache", dir, "-acme-storage", "redis://:secret@127.0.0.1:1", "-acme-directory", awayDirectory)
+	testenv.Equal(t, serial(t, p.url, "acme.test"), 7, "certificate N for acme.test")
+	p.givesNone("none.test")
+	p.stderr.await(t, "knot: Redis can't be asked for certificates", "127.0.0.1:1")
+	p.stop()
+	p.code()
+	log := p.stderr.String()
+	testenv.True(t, strings.Count(log, "Redis") == 1 && !strings.Contains(log, "ACME") && !strings.Contains(log, "secret"), "the log says %s", log)
+}
+
 // TestTLSFlags: what does not go together is said before anything is served.
 func TestTLSFlags(t *testing.T) {
 	dir := t.TempDir()
@@ -212,6 +228,9 @@ func TestTLSFlags(t *testing.T) {
 		{[]string{"-acme", "a.test", "-acme-cache", dir, "-acme-directory", "a.test/x"}, exitUsage, `-acme-directory "a.test/x" is not the URL of a directory`},
 		{[]string{"-acme", "a.test", "-acme-cache", dir, "-acme-ask", "yes"}, exitUsage, `-acme-ask "yes" is not a URL`},
 		{[]string{"-acme-ask", "http://a/"}, exitUsage, "needs -acme-cache"},
+		{[]string{"-acme", "a.test", "-acme-storage", "http://:secret@a"}, exitUsage, "-acme-storage: want the URL of a Redis, as redis://"},
+		{[]string{"-acme-storage", "redis://a"}, exitUsage, "need -acme"},
+		{[]string{"-tls-cert", crt, "-tls-key", key, "-tls-tickets", "http://:secret@a"}, exitUsage, "-tls-tickets: want the URL of a Redis, as redis://"},
 		{[]string{"-acme", "a.test", "-acme-cache", dir, "-tls-cert", crt, "-tls-key", key, "-tls-client-ca", crt}, exitUsage, "does not go with -acme"},
 		{[]string{"-tls-cert", crt, "-tls-key", crt}, exitFailed, "certificate " + crt + " with key " + crt},
 		{[]string{"-tls-cert", crt, "-tls-key", filepath.Join(dir, "none")}, exitFailed, "none: no such file"},

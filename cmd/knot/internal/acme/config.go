@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -16,12 +17,15 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"golang.org/x/net/idna"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisstore"
 )
 
 // A Config says which certificates come from which authority. Each field has the name of the flag that it comes from.
 type Config struct {
 	Hosts     []string // -acme: names to get certificates for, from the start on
-	Folder    string   // -acme-cache: where accounts and certificates are kept; several machines may share it
+	Folder    string   // -acme-cache: where accounts and certificates are kept; several machines may share it. With Storage, where copies are
+	Storage   string   // -acme-storage: URL of the Redis where they are kept instead; "": in Folder
 	Email     string   // -acme-email: address that the authority may write to; "": none
 	Directory string   // -acme-directory: URL of the authority's directory; "": that of Let's Encrypt
 	DNS       string   // -acme-dns: provider whose zone proves the names; "": HTTP-01 and TLS-ALPN-01 do
@@ -40,9 +44,9 @@ func (c *Config) Faults() (all []error) {
 			all = append(all, fmt.Errorf(format, args...))
 		}
 	}
-	note(c.IsOn() && c.Folder == "", "-acme needs -acme-cache, a folder for the certificates: authorities give only a few in a week")
-	note(!c.IsOn() && (c.Folder != "" || c.Email != "" || c.Directory != "" || c.DNS != "" || c.DNSFile != "" || len(c.Resolvers) > 0),
-		"-acme-cache, -acme-email, -acme-directory, -acme-dns, -acme-dns-file and -acme-resolvers need -acme")
+	note(c.IsOn() && c.Folder == "" && c.Storage == "", "-acme needs -acme-cache, a folder for the certificates, or -acme-storage: authorities give only a few in a week")
+	note(!c.IsOn() && (c.Folder != "" || c.Storage != "" || c.Email != "" || c.Directory != "" || c.DNS != "" || c.DNSFile != "" || len(c.Resolvers) > 0),
+		"-acme-cache, -acme-storage, -acme-email, -acme-directory, -acme-dns, -acme-dns-file and -acme-resolvers need -acme")
 	note(c.DNS == "" && (c.DNSFile != "" || len(c.Resolvers) > 0), "-acme-dns-file and -acme-resolvers need -acme-dns")
 	for _, host := range c.Hosts {
 		if err := c.checkHost(host); err != nil {
@@ -60,6 +64,13 @@ func (c *Config) Faults() (all []error) {
 	if c.Ask != "" {
 		u, err := url.Parse(c.Ask)
 		note(err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "", "-acme-ask %q is not a URL; want one like http://127.0.0.1:9000/may", c.Ask)
+	}
+	if c.Storage != "" {
+		s, err := redisstore.New(c.Storage, slog.New(slog.DiscardHandler))
+		note(err != nil, "-acme-storage: %w", err)
+		if err == nil {
+			s.Close()
+		}
 	}
 	if c.DNS != "" {
 		if _, err := c.provider(); err != nil {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/mholt/acmez/v3"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisstore"
 )
 
 // Protocol is what an authority offers that looks by TLS whether a name is ours (RFC 8737).
@@ -24,7 +26,7 @@ const Protocol = acmez.ACMETLS1Protocol
 const (
 	// loadPatience is how long the start waits for certificates to be read: an OCSP responder may be away.
 	loadPatience = 5 * time.Second
-	// mostInMemory limits the certificates in memory, some 10 KB each. Those beyond it are read from the folder again.
+	// mostInMemory limits the certificates in memory, some 10 KB each. Those beyond it are read from the storage again.
 	mostInMemory = 10_000
 )
 
@@ -34,6 +36,7 @@ func init() { certmagic.UserAgent = "knot" }
 type Manager struct {
 	config Config
 	log    *slog.Logger
+	redis  *redisstore.Storage // nil: the folder is the storage
 	cache  *certmagic.Cache
 	named  *certmagic.Config // for the hosts of -acme
 	asked  *certmagic.Config // for names of -acme-ask; nil: none
@@ -53,9 +56,13 @@ func New(c Config, log *slog.Logger) (*Manager, error) {
 	zap := zapLogger(log)
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{GetConfigForCert: m.configOf, Capacity: mostInMemory, Logger: zap})
 	m.ctx, m.end = context.WithCancel(context.Background())
-	storage := &certmagic.FileStorage{Path: c.Folder}
+	storage, local, err := m.storages()
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
 	add := func(solver acmez.Solver, onDemand *certmagic.OnDemandConfig) *certmagic.Config {
-		config := certmagic.New(m.cache, certmagic.Config{Storage: storage, Logger: zap, OnEvent: m.noteEvent, ShouldEmitFunc: isNoted, OnDemand: onDemand})
+		config := certmagic.New(m.cache, certmagic.Config{Storage: storage, LocalCache: local, Logger: zap, OnEvent: m.noteEvent, ShouldEmitFunc: isNoted, OnDemand: onDemand})
 		config.Issuers = []certmagic.Issuer{certmagic.NewACMEIssuer(config, certmagic.ACMEIssuer{
 			CA: cmp.Or(c.Directory, certmagic.LetsEncryptProductionCA), Email: c.Email, Agreed: true, DNS01Solver: solver, Logger: zap,
 		})}
@@ -76,6 +83,20 @@ func New(c Config, log *slog.Logger) (*Manager, error) {
 		m.asked = add(nil, &certmagic.OnDemandConfig{DecisionFunc: m.demand.ask})
 	}
 	return m, nil
+}
+
+// storages are where certificates are kept, and where there are copies of them; nil: nowhere.
+func (m *Manager) storages() (storage, local certmagic.Storage, err error) {
+	if m.config.Folder != "" {
+		local = &certmagic.FileStorage{Path: m.config.Folder}
+	}
+	if m.config.Storage == "" {
+		return local, nil, nil
+	}
+	if m.redis, err = redisstore.New(m.config.Storage, m.log); err != nil {
+		return nil, nil, fmt.Errorf("-acme-storage: %w", err)
+	}
+	return m.redis, local, nil
 }
 
 // configOf is what certmagic maintains a certificate by.
@@ -154,12 +175,13 @@ func (m *Manager) Load(hosts []string) {
 	}
 }
 
-// begin gets what is not there or is to be renewed. certmagic tries again by itself.
+// begin gets what is not there or is to be renewed. certmagic tries again by itself, but where its storage fails.
 func (m *Manager) begin(host string) {
+	ctx := redisstore.Patient(m.ctx)
 	if had := m.cache.AllMatchingCertificates(host); len(had) > 0 && had[0].NeedsRenewal(m.named) {
-		go m.renew(m.ctx, host, had[0])
+		go m.renew(ctx, host, had[0])
 	}
-	if err := m.named.ManageAsync(m.ctx, []string{host}); err != nil {
+	if err := m.named.ManageAsync(ctx, []string{host}); err != nil {
 		m.log.Error("knot: no certificate by ACME", "host", host, "error", err)
 	}
 }
@@ -219,4 +241,7 @@ func (m *Manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (m *Manager) Close() {
 	m.end()
 	m.cache.Stop()
+	if m.redis != nil {
+		m.redis.Close()
+	}
 }

@@ -9,15 +9,14 @@ package sharedlimit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisclient"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
@@ -65,26 +64,16 @@ type shared struct {
 	rule *limit.Rule
 }
 
-// New makes a Fleet with the Redis at a URL, redis://[:PASSWORD@]HOST:PORT[/DATABASE], rediss:// with TLS, or unix://PATH. It connects only
-// when something was used.
+// New makes a Fleet with the Redis at a URL, as redisclient has it. It connects only when something was used.
 func New(url string, log *slog.Logger) (*Fleet, error) {
-	options, err := redis.ParseURL(url)
+	client, err := redisclient.New(url, 1, patience)
 	if err != nil {
-		return nil, errors.New("want the URL of a Redis, as redis://:PASSWORD@10.0.0.7:6379/0") // err may have the password
+		return nil, err
 	}
-	options.PoolSize, options.MaxRetries, options.DisableIdentity = 1, -1, true
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.ContextTimeoutEnabled = patience, patience, patience, true
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	f := &Fleet{client: redis.NewClient(options), log: log, used: make(chan struct{}, 1)}
+	f := &Fleet{client: client, log: log, used: make(chan struct{}, 1)}
 	f.ctx, f.end = context.WithCancel(context.Background())
-	redis.SetLogger(silence{}) // of the process: a Redis that is away would have a line each second
 	return f, nil
 }
-
-// silence is where go-redis logs: what it says is in its errors too.
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
 
 // Add has a rule count in the whole fleet. Rules with the same name share their buckets. It must be called before Start.
 func (f *Fleet) Add(name string, r *limit.Rule) {

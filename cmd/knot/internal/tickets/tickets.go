@@ -1,5 +1,5 @@
 // Package tickets has several servers share the keys of TLS session tickets, so that a client resumes at any of them. The keys are a
-// file of a folder that the servers have in common. Its methods wait natively: they are for plain goroutines.
+// file of a folder that the servers have in common, or in a Redis. Its methods wait natively: they are for plain goroutines.
 //
 //	key: made (for later) ─ ahead ─→ encrypts ─ period ─→ decrypts only ─ keep × period ─→ gone
 package tickets
@@ -15,10 +15,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/certmagic"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisstore"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
@@ -47,15 +49,24 @@ type key struct {
 // Keys are those of a folder. Made by New.
 type Keys struct {
 	storage certmagic.Storage
+	Close   func() // ends connections
 	log     *slog.Logger
 	now     func() time.Time
 	all     []key // of goroutine Run, or before it
 	failing bool
 }
 
-// New makes Keys of a folder, or what else certmagic can keep things in.
-func New(folder string, log *slog.Logger) *Keys {
-	return &Keys{storage: &certmagic.FileStorage{Path: folder}, log: log, now: time.Now}
+// New makes Keys of a folder, or of the Redis at a URL as redisstore has it.
+func New(where string, log *slog.Logger) (*Keys, error) {
+	k := &Keys{storage: &certmagic.FileStorage{Path: where}, Close: func() {}, log: log, now: time.Now}
+	if strings.Contains(where, "://") {
+		redis, err := redisstore.New(where, slog.New(slog.DiscardHandler)) // refresh says what is wrong
+		if err != nil {
+			return nil, err
+		}
+		k.storage, k.Close = redis, redis.Close
+	}
+	return k, nil
 }
 
 // Run sets the keys of config, now and whenever they change, until ctx ends.

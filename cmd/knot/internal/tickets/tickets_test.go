@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +28,8 @@ type server struct {
 
 func newServer(t *testing.T, folder string) *server {
 	s := &server{time: time.Unix(1_800_000_000, 0)}
-	s.Keys = New(folder, slog.New(slog.NewTextHandler(&s.log, nil)))
+	s.Keys = testenv.Need(New(folder, slog.New(slog.NewTextHandler(&s.log, nil))))(t)
+	t.Cleanup(s.Close)
 	s.now = func() time.Time { return s.time }
 	s.config = testenv.NewCA(t).Server(t)
 	ln := testenv.Need(tls.Listen("tcp", "127.0.0.1:0", s.config))(t)
@@ -143,4 +146,40 @@ func TestRun(t *testing.T) {
 	})
 	cancel()
 	<-ended
+}
+
+// TestKeysInRedis: a session goes on at another server, whether Redis is there or not, if both have the key; the log has a line.
+func TestKeysInRedis(t *testing.T) {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("redis-server is not installed")
+	}
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
+	testenv.Must(t, cmd.Start())
+	end := sync.OnceFunc(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	t.Cleanup(end)
+	testenv.Until(t, "Redis listens", func() bool {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	a, b := newServer(t, "unix://"+socket), newServer(t, "unix://"+socket)
+	a.refreshed(0)
+	b.refreshed(0)
+	cache := tls.NewLRUClientSessionCache(0)
+	resumes(t, a, cache)
+	testenv.Equal(t, resumes(t, b, cache), true, "the session at the other server")
+	end()
+	for range 2 {
+		b.refreshed(every)
+	}
+	testenv.Equal(t, resumes(t, b, cache), true, "the session without Redis")
+	testenv.Equal(t, a.log.String(), "", "the log of a server while Redis is there")
+	testenv.Equal(t, strings.Count(b.log.String(), "\n"), 1, "lines in %s", b.log.String())
 }
