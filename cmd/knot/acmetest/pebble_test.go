@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -251,4 +253,50 @@ func TestSharedFolder(t *testing.T) {
 		t.Errorf("a.test: certificates %s and %s", mine, other)
 	}
 	a.shows(t, port, "b.test")
+}
+
+// TestSharedRedis: the authority reaches a server that has not asked it, and whose certificates are in a Redis, as those of the one
+// that has. A server that starts when Redis is away has its copies.
+func TestSharedRedis(t *testing.T) {
+	redis, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("redis-server is not installed")
+	}
+	a := newAuthority(t, 0)
+	port, socket := freePort(t), filepath.Join(t.TempDir(), "redis.sock")
+	cmd := exec.Command(redis, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
+	must(t, cmd.Start())
+	end := sync.OnceFunc(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	t.Cleanup(end)
+	for over := time.Now().Add(time.Minute); ; {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			c.Close()
+			break
+		}
+		if time.Now().After(over) {
+			t.Fatal(err)
+		}
+	}
+	copies := t.TempDir()
+	storage := []string{"-acme-storage", "unix://" + socket, "-redirect-http", "none"}
+	reached := a.start(t, t.TempDir(), append(storage, "-acme", "a.test", "-addr", "127.0.0.1:"+a.tlsPort)...)
+	reached.await("obtained", "a.test")
+	asks := append(storage, "-acme", "a.test,b.test", "-addr", "127.0.0.1:"+port)
+	s := a.start(t, copies, asks...)
+	s.await("obtained", "b.test")
+	number := a.shows(t, port, "a.test")
+	if first := a.shows(t, a.tlsPort, "a.test"); first != number {
+		t.Errorf("the servers have certificates %s and %s for a.test", first, number)
+	}
+	s.stop()
+	end()
+	s = a.start(t, copies, asks...)
+	if again := a.shows(t, port, "a.test"); again != number {
+		t.Errorf("without Redis the certificate for a.test is %s; want %s", again, number)
+	}
+	s.await("Redis can't be asked for certificates")
 }
