@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,12 +120,13 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// listOf500 is a list of 500 targets. The last one never answers, until the clock goes on by 7 s, as it does when all others have
-// answered; the clock of target 7 is three hours ahead.
-func listOf500(t *testing.T, clk *fakeClock) string {
+// listOf500 is a list of 500 targets. The last one never answers, until timeIsUp sets the clock forward by 7 s, as a goroutine does
+// when the connections of all others are closed; the clock of target 7 is three hours ahead.
+func listOf500(t *testing.T, clk *fakeClock) (list string, timeIsUp func()) {
 	const targets, silent = 500, 499
 	var closed atomic.Int64
-	over := make(chan bool)
+	over, waits := make(chan bool), make(chan bool) // all others have answered; the silent one is asked
+	asked := sync.OnceFunc(func() { close(waits) })
 	answer := podFleet(t, func(i int) *bgraph.Snapshot {
 		taken := clk.Now()
 		if i == 7 {
@@ -134,6 +136,7 @@ func listOf500(t *testing.T, clk *fakeClock) string {
 	})
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, fmt.Sprintf("/%d/", silent)) {
+			asked()
 			<-r.Context().Done()
 			return
 		}
@@ -151,14 +154,18 @@ func listOf500(t *testing.T, clk *fakeClock) string {
 	for i := range targets {
 		fmt.Fprintf(&text, "  - %s/%d/debug/bgraph/\n", s.URL, i)
 	}
+	timeIsUp = sync.OnceFunc(func() {
+		<-waits
+		clk.advance(7 * time.Second)
+	})
 	go func() {
 		select {
 		case <-over:
-			clk.advance(7 * time.Second)
+			timeIsUp()
 		case <-t.Context().Done():
 		}
 	}()
-	return writeFile(t, "targets.yml", text.String())
+	return writeFile(t, "targets.yml", text.String()), timeIsUp
 }
 
 // Of 500 targets one never answers, the clock of another one differs, and a second list can't be read: whatever bgdump does with them,
@@ -166,9 +173,9 @@ func listOf500(t *testing.T, clk *fakeClock) string {
 func TestFleetOf500(t *testing.T) {
 	for name, c := range map[string]struct {
 		says []string
-		run  func(t *testing.T, clk *fakeClock, args []string) result
+		run  func(t *testing.T, clk *fakeClock, timeIsUp func(), args []string) result
 	}{
-		"at once": {[]string{"its clock is 3h0m0s ahead", "no answer within 7s"}, func(t *testing.T, clk *fakeClock, args []string) result {
+		"at once": {[]string{"its clock is 3h0m0s ahead", "no answer within 7s"}, func(t *testing.T, clk *fakeClock, timeIsUp func(), args []string) result {
 			r := commandIn(t, context.Background(), &surroundings{clock: clk}, append(args, "-json")...)
 			var s bgraph.Snapshot
 			if err := json.Unmarshal([]byte(r.out), &s); err != nil || len(s.Loops) != 499 || len(s.Sources) != 500 {
@@ -177,14 +184,14 @@ func TestFleetOf500(t *testing.T) {
 			testenv.Contains(t, s.Sources[499].Failed, "no answer within 7s", "the silent target")
 			return r
 		}},
-		"metrics": {[]string{"no answer within 7s"}, func(t *testing.T, clk *fakeClock, args []string) result {
+		"metrics": {[]string{"no answer within 7s"}, func(t *testing.T, clk *fakeClock, timeIsUp func(), args []string) result {
 			address, end := serveUntil(t, &surroundings{clock: clk}, append(args, "-serve", ":0")...)
 			text := getter(t, address)("/metrics", 200)
 			testenv.Equal(t, len(regexp.MustCompile(`(?m)^bgraph_up\{.*\} 1$`).FindAllString(text, -1)), 499, "targets that are up")
 			testenv.True(t, regexp.MustCompile(`(?m)^bgraph_up\{source=".*/499/debug/bgraph/"\} 0$`).MatchString(text), "the silent target is not down")
 			return end()
 		}},
-		"recorded": {[]string{"its clock is 3h0m0s ahead", "no answer within 7s"}, func(t *testing.T, clk *fakeClock, args []string) result {
+		"recorded": {[]string{"its clock is 3h0m0s ahead", "no answer within 7s"}, func(t *testing.T, clk *fakeClock, timeIsUp func(), args []string) result {
 			dir, done := t.TempDir(), make(chan result, 1)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -195,12 +202,12 @@ func TestFleetOf500(t *testing.T) {
 				folders, err := foldersIn(dir)
 				return err == nil && len(folders) == 499
 			})
-			clk.advance(7 * time.Second) // connections are kept: that they are closed does not tell
-			clk.until(30 * time.Minute)  // of the next round
+			timeIsUp()                  // connections may be kept: then their end does not tell
+			clk.until(30 * time.Minute) // of the next round
 			cancel()
 			return <-done
 		}},
-		"on a page": {nil, func(t *testing.T, clk *fakeClock, args []string) result {
+		"on a page": {nil, func(t *testing.T, clk *fakeClock, timeIsUp func(), args []string) result {
 			address, end := serveUntil(t, &surroundings{clock: clk}, append(args, "-http", ":0")...)
 			page := getter(t, address)("/", 200)
 			for _, want := range []string{"500 sources", "its clock is 3h00m ahead", "no graph: no answer within 7s"} {
@@ -212,8 +219,8 @@ func TestFleetOf500(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clk := newFakeClock()
-			list := listOf500(t, clk)
-			r := c.run(t, clk, []string{"-timeout", "7s", "-targets", filepath.Join(t.TempDir(), "no-such.yml"), "-targets", list})
+			list, timeIsUp := listOf500(t, clk)
+			r := c.run(t, clk, timeIsUp, []string{"-timeout", "7s", "-targets", filepath.Join(t.TempDir(), "no-such.yml"), "-targets", list})
 			testenv.Equal(t, r.code, exitOK, r.errOut)
 			for _, want := range append(c.says, "no-such.yml: no such file or directory") {
 				testenv.Contains(t, r.errOut, want)
