@@ -247,7 +247,7 @@ func TestProcessesThatCannotBeReached(t *testing.T) {
 	f.refuses(0, "belongs to the user with the number 54321", "as that user or as root")
 
 	f = newFakeProc(t)
-	f.announce(7, marks("/x/y"))
+	f.announce(7, marks(filepath.Join(t.TempDir(), "x", "y")))
 	f.process.onSignal = func() error { return unix.EPERM }
 	f.refuses(1, "protected")
 	f = newFakeProc(t)
