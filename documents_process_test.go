@@ -23,7 +23,7 @@ import (
 // notRunHere are commands of the documents that TestCommandsOfDocumentsRun leaves out, with the reason.
 var notRunHere = []struct{ pattern, reason string }{
 	{`-record .*k8s:|bgdump recordings|:8000 recordings`, "needs a fleet that is recorded; cmd/bgdump records a scripted one"},
-	{`-otlp `, "needs another build of bgdump; the tests with the tag otlp have a collector"},
+	{`-otlp |localhost:9100/`, "needs a build with the tag otlp; the tests with that tag have a collector"},
 	{`k8s:|dns://|^kubectl|deploy/knot|127\.0\.0\.1:9090/debug`, "needs Kubernetes or its DNS; cmd/bgdump and cmd/knot are tested with a scripted API server"},
 	{`-acme `, "needs a public name; cmd/knot/acmetest asks Pebble"},
 	{`^go (test|build|install|get)\b|^bash \.ci|go run \./bench |@latest|examples/fleet`, "takes minutes, or is a step of .ci/run or .ci/full"},

@@ -125,7 +125,7 @@ type taskList struct {
 	all  []string
 }
 
-// drain takes tasks, for each of which all drains are woken.
+// drain takes tasks; each task wakes all drains.
 func (l *taskList) drain() {
 	for {
 		l.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// Programs in testdata/cases of which bgdump once said nothing, or what is wrong, are built, run and looked at.
+// The programs in testdata/cases, which bgdump once misjudged, are built, run and looked at.
 func TestProgramsThatWereMisjudged(t *testing.T) {
 	goCommand, err := exec.LookPath("go")
 	if err != nil {

@@ -34,7 +34,7 @@ func (set *settings) checkDemands() (errs []error) {
 		}
 	}
 	if s.TimeoutHeader != "" && len(set.trust) == 0 {
-		errs = append(errs, errors.New("-timeout-header: nobody's word counts; want -trust with the addresses of the proxies or servers that send it"))
+		errs = append(errs, errors.New("-timeout-header: no peer is trusted; want -trust with the addresses of the proxies or servers that send it"))
 	}
 	var wrong mistakes
 	rules, faults := importance.New(d.tables)

@@ -66,7 +66,7 @@ to = [%q]
 func TestMistakesInDemands(t *testing.T) {
 	const site = "\n[[site]]\nroot = '" + sampleSite + "'\n"
 	for text, want := range map[string]string{
-		"timeout-header = 'X-T'\n":                                              "1: -timeout-header: nobody's word counts; want -trust with the addresses of the proxies or servers that send it",
+		"timeout-header = 'X-T'\n":                                              "1: -timeout-header: no peer is trusted; want -trust with the addresses of the proxies or servers that send it",
 		"trust = '10.0.0.1'\ntimeout-header = 'Host'\n":                         "2: -timeout-header: header Host is",
 		"urgency-header = 'X Y'\n":                                              "1: -urgency-header: header name \"X Y\" is not a token",
 		"[[importance]]\nurgency = 3\n":                                         "2: importance 1: urgency: it needs urgency-header",

@@ -347,7 +347,9 @@ func (l *Loop) serve(q *entryQueue) {
 func (l *Loop) decided(x *entering, v admit.Verdict) {
 	q := x.queue
 	x.verdict = v
-	l.noteWait(x)
+	if notesWaits.Load() {
+		l.noteWait(x)
+	}
 	if x.ticket != nil {
 		x.ticket.at = nil
 	}

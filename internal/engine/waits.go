@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
@@ -14,8 +15,15 @@ type Waits struct {
 	node       recorder.NodeID
 }
 
-// TakeWaits returns the waits in line of the calling task since it was last called, and on a plain goroutine none. It never
-// parks.
+// notesWaits reports whether waits in line are recorded.
+var notesWaits atomic.Bool
+
+// NoteWaits has loops record the waits in line from now on, for TakeWaits. It is off at first, as each task that waits then
+// needs an extension.
+func NoteWaits() { notesWaits.Store(true) }
+
+// TakeWaits returns the waits in line of the calling task since it was last called; none on a plain goroutine, and before
+// NoteWaits. It never parks.
 func TakeWaits() (w Waits) {
 	if l := reattach(); l != nil && l.cur != nil {
 		if x := l.cur.ext.Load(); x != nil {

@@ -9,6 +9,7 @@ import (
 
 // A task knows how long it has waited at the entrance, before it started or after, and only once.
 func TestWaitsAtAnEntranceAreKnown(t *testing.T) {
+	noteWaits(t)
 	const tick = 1 << 20 // what timers of a loop count in, in nanoseconds
 	for _, started := range []bool{true, false} {
 		waits := make([]Waits, 3)
@@ -41,6 +42,7 @@ func TestWaitsAtAnEntranceAreKnown(t *testing.T) {
 
 // A task that was kept from a node that limits knows which node, and for how long.
 func TestWaitsBeforeABottleneckAreKnown(t *testing.T) {
+	noteWaits(t)
 	a := &limiter{}
 	withCrowd(t, a, func(c *crowd) {
 		var lock Mutex
@@ -74,4 +76,22 @@ func TestWaitsBeforeABottleneckAreKnown(t *testing.T) {
 		testenv.Equal(t, LastPlace(ReasonMutex), "", "the last wait, for a mutex")
 	})
 	testenv.Equal(t, LastPlace(ReasonSleep), "", "the last wait of a plain goroutine")
+}
+
+// noteWaits has waits be noted during a test.
+func noteWaits(t *testing.T) {
+	NoteWaits()
+	t.Cleanup(func() { notesWaits.Store(false) })
+}
+
+// Tasks whose waits nobody takes need no room for them.
+func TestWaitsAreNotNotedAtFirst(t *testing.T) {
+	atEntrance(t, &room{size: 1}, func(l *Loop, e *Entrance) {
+		startAt(l, e, 3, func(int) {
+			testenv.Check(t, e.Enter())
+			defer e.Leave()
+			testenv.Equal(t, l.cur.ext.Load() == nil, true, "the task has no extension")
+			Sleep(1 << 20)
+		})()
+	})
 }

@@ -18,7 +18,7 @@ const (
 )
 
 var (
-	// renew takes the lock again if it is lost, as when Redis was started anew, and nobody else has it.
+	// renew takes the lock again if it is lost, as when Redis was started anew, and no other server has it.
 	renew = redis.NewScript(`
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end

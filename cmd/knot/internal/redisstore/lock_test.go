@@ -13,7 +13,7 @@ import (
 // TestLock: one of two servers has it at a time, and one of two goroutines of a server.
 func TestLock(t *testing.T) {
 	socket, url := socketAndURL(t)
-	startRedis(t, socket)
+	testenv.Redis(t, socket)
 	nodes := []*node{newNode(t, url), newNode(t, url)}
 	var inside, done atomic.Int32
 	over := make(chan error)
@@ -52,10 +52,10 @@ func TestLock(t *testing.T) {
 	testenv.ErrorSays(t, nodes[0].Unlock(t.Context(), "l"), "lock l is not held")
 }
 
-// TestLockOfHolder: the lock is renewed, taken again by its holder only where nobody else has it, and not released for another.
+// TestLockOfHolder: the lock is renewed, taken again by its holder only where no other server has it, and not released for another.
 func TestLockOfHolder(t *testing.T) {
 	socket, url := socketAndURL(t)
-	startRedis(t, socket)
+	testenv.Redis(t, socket)
 	a, b, ctx := newNode(t, url), newNode(t, url), t.Context()
 	testenv.Must(t, a.Lock(ctx, "l"))
 	key := a.lockKey("l")
@@ -86,7 +86,7 @@ func TestLockOfHolder(t *testing.T) {
 // TestDeadHolder: its lock ends by itself. Who waits can give up.
 func TestDeadHolder(t *testing.T) {
 	socket, url := socketAndURL(t)
-	startRedis(t, socket)
+	testenv.Redis(t, socket)
 	a, b := newNode(t, url), newNode(t, url)
 	a.lease = 300 * time.Millisecond // and nothing renews it: its channel of ticks is that of another time
 	testenv.Must(t, a.Lock(t.Context(), "l"))

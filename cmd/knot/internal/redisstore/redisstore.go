@@ -3,7 +3,7 @@
 //
 //	{PREFIX}:values     hash: key → time of the change in ms, new line, value
 //	{PREFIX}:names      sorted set of the same keys, by which folders are listed
-//	{PREFIX}:lock:NAME  token of the holder; expires when nobody renews it
+//	{PREFIX}:lock:NAME  token of the holder; expires unless it is renewed
 package redisstore
 
 import (
@@ -189,7 +189,7 @@ func (s *Storage) note(err error) error {
 		return errUnavailable{err}
 	case err != nil:
 		if s.failure == nil {
-			s.log.Warn("knot: Redis can't be asked for certificates; those that are here are served on", "error", logwriter.OneLine(err.Error()))
+			s.log.Warn("knot: Redis can't be asked for certificates; Knot serves the ones that it has", "error", logwriter.OneLine(err.Error()))
 		}
 		s.failure, s.refusal, s.pausing = err, "", s.now().Add(pause)
 		return errUnavailable{err}

@@ -6,9 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -27,31 +25,6 @@ var (
 	_ certmagic.Storage   = (*Storage)(nil)
 	_ certmagic.TryLocker = (*Storage)(nil)
 )
-
-// startRedis starts a Redis that listens at a socket, and ends it.
-func startRedis(t *testing.T, socket string) (stop func()) {
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
-	}
-	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
-	testenv.Must(t, cmd.Start())
-	stop = func() {
-		if cmd.ProcessState == nil {
-			cmd.Process.Kill()
-			cmd.Wait()
-		}
-	}
-	t.Cleanup(stop)
-	testenv.Until(t, "Redis listens", func() bool {
-		c, err := net.Dial("unix", socket)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-	return stop
-}
 
 // A node is a Storage whose clock is a test's.
 type node struct {
@@ -121,7 +94,7 @@ func kind(err error) string {
 // TestLikeFolder: it does what certmagic.FileStorage does.
 func TestLikeFolder(t *testing.T) {
 	socket, url := socketAndURL(t)
-	startRedis(t, socket)
+	testenv.Redis(t, socket)
 	n := newNode(t, url)
 	other := newNode(t, url+"?prefix=other")
 	testenv.Must(t, other.Store(t.Context(), "certificates/a/x.crt", []byte("other")))
@@ -180,7 +153,7 @@ func TestLikeFolder(t *testing.T) {
 // TestOddValues: what is too large is not kept, and what something else has written there is not taken for a certificate.
 func TestOddValues(t *testing.T) {
 	socket, url := socketAndURL(t)
-	startRedis(t, socket)
+	testenv.Redis(t, socket)
 	n, ctx := newNode(t, url), t.Context()
 	testenv.ErrorSays(t, n.Store(ctx, "k", make([]byte, mostBytes+1)), "want 1048576 at most")
 	testenv.Equal(t, n.Exists(ctx, "k"), false, "it is kept")
@@ -213,7 +186,7 @@ func TestRedisAway(t *testing.T) {
 		testenv.ErrorSays(t, n.Lock(ctx, "k"), Unavailable)
 	}
 	fails()
-	stop := startRedis(t, socket)
+	stop := testenv.Redis(t, socket)
 	fails() // it is left alone
 	n.pass()
 	testenv.Must(t, n.Store(ctx, "k", []byte("v")))
@@ -227,7 +200,7 @@ func TestRedisAway(t *testing.T) {
 		n.ticks[retry] <- time.Time{}
 		n.pass()
 	}
-	startRedis(t, socket)
+	testenv.Redis(t, socket)
 	for err, done := error(nil), false; !done; {
 		select {
 		case err = <-stored:

@@ -5,9 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,31 +19,6 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/knottest"
 )
-
-// startRedis starts a Redis that listens at a socket, and ends it.
-func startRedis(t *testing.T, socket string) (stop func()) {
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
-	}
-	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
-	testenv.Must(t, cmd.Start())
-	stop = func() {
-		if cmd.ProcessState == nil {
-			cmd.Process.Kill()
-			cmd.Wait()
-		}
-	}
-	t.Cleanup(stop)
-	testenv.Until(t, "Redis listens", func() bool {
-		c, err := net.Dial("unix", socket)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-	return stop
-}
 
 // A server is one of a fleet, with a limit of 10 an hour.
 type server struct {
@@ -85,7 +58,7 @@ func (s *server) ask(key string) (status int, left string) {
 // TestFleet: two servers let in together what one would, count for themselves while Redis is away, and together again after that.
 func TestFleet(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
-	stop := startRedis(t, socket)
+	stop := testenv.Redis(t, socket)
 	a, b := newServer(t, "unix://"+socket), newServer(t, "unix://"+socket)
 	let := 0
 	for i := range 40 {
@@ -117,7 +90,7 @@ func TestFleet(t *testing.T) {
 	for _, s := range []*server{a, b} {
 		testenv.Until(t, "that Redis is away is told", func() bool { return strings.Contains(s.log.String(), "Redis can't be asked") })
 	}
-	startRedis(t, socket)
+	testenv.Redis(t, socket)
 	for i, s := range []*server{a, b} {
 		testenv.Until(t, "that Redis is there is told", func() bool {
 			s.ask(strconv.Itoa(rand.Int()))
@@ -162,7 +135,7 @@ func TestRulesOfOneName(t *testing.T) {
 // TestOddKeys: what something else has written into a key of ours counts as nothing.
 func TestOddKeys(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
-	startRedis(t, socket)
+	testenv.Redis(t, socket)
 	s := newServer(t, "unix://"+socket)
 	s.ask("k")
 	testenv.Until(t, "Redis knows of the request", func() bool { return settled(t, socket, 1) })

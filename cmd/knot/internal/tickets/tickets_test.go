@@ -7,10 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -150,25 +148,8 @@ func TestRun(t *testing.T) {
 
 // TestKeysInRedis: a session goes on at another server, whether Redis is there or not, if both have the key; the log has a line.
 func TestKeysInRedis(t *testing.T) {
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
-	}
 	socket := filepath.Join(t.TempDir(), "redis.sock")
-	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
-	testenv.Must(t, cmd.Start())
-	end := sync.OnceFunc(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	t.Cleanup(end)
-	testenv.Until(t, "Redis listens", func() bool {
-		c, err := net.Dial("unix", socket)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
+	end := testenv.Redis(t, socket)
 	a, b := newServer(t, "unix://"+socket), newServer(t, "unix://"+socket)
 	a.refreshed(0)
 	b.refreshed(0)

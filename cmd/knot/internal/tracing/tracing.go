@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -77,6 +79,7 @@ func New(c Config, log *slog.Logger) (*Tracer, error) {
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
 	t := &Tracer{out: &sender{SpanExporter: client, log: log, to: printable(endpoint)}, exemplars: newExemplars(c.Limits)}
+	engine.NoteWaits()
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(c.Sample))),
 		sdktrace.WithResource(about), sdktrace.WithRawSpanLimits(limits),
