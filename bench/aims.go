@@ -43,6 +43,7 @@ var aims = map[string][]report.Aim{
 	"files": slices.Concat(
 		ratio("cpu-per-request", "knot", "nginx", 0.9, 0), ratio("cpu-per-request", "knot", "lighttpd", 0.95, 0),
 		ratio("cpu-per-request", "knot", "nginx", 1, 1, 16, 100, 10<<10), ratio("cpu-per-request", "knot", "lighttpd", 1, 1, 16, 100, 10<<10),
+		ratio("p99"+besideSuffix, "knot", "nginx", 1.05, 10<<10),
 	),
 	"tls": slices.Concat(
 		ratio("cpu-per-request", "knot", "nginx", 1.1, tlsKeptAlive), ratio("cpu-per-request", "knot", "nginx", 1.11, tlsHandshakes),

@@ -83,12 +83,13 @@ var filesExperiment = experiment{
 	doc:     "files of 1 KB to 10 MB that are in memory",
 	prepare: func(r *run, _ *experiment) error { return r.prepare(0, r.writeServed) },
 	parts: []part{{
-		points:  append(pointsAt("mix", 0), pointsAt("file", 1, 16, 100, 10<<10)...),
+		points:  append(append(pointsAt("mix", 0), pointsAt("file", 1, 16, 100, 10<<10)...), pointsAt(besidePoint, 10<<10)...),
 		servers: func(r *run) []launcher { return r.fileServers("") },
 		sample:  (*run).fetchSample,
 		length:  2 * time.Second,
 	}},
 	notes: []string{
+		fmt.Sprintf("*%s: %d clients ask for the file of 1 KB every %v while as many as above download the largest; throughput%[1]s is of these downloads, whose client has the lower priority", besideSuffix, besideConns, besidePause),
 		fmt.Sprintf("x: KB of the file that all ask for; 0: one of %d of 0.6 to 32 KB; %d connections, 8 for the largest file; all in memory", mixFiles, helloConns),
 		fmt.Sprintf("nginx: sendfile, tcp_nopush, open_file_cache; all others as they come; server on core %d, client on core %d", serverCore, clientCore),
 		"congestion control: " + congestionControl() + "; bbr paces, and then the largest file costs up to three times as much, whenever it takes the connection for slow",
@@ -176,6 +177,10 @@ const (
 	pauseSuffix   = "-paused" // of metrics whose parameter is how long the one client pauses, in ms
 	ratePoint     = "rate"
 	rateSuffix    = "-at-rate" // of metrics whose parameter is the requests a second
+	besidePoint   = "beside"
+	besideSuffix  = "-beside" // of metrics of small requests during large downloads
+	besideConns   = 8
+	besidePause   = 5 * time.Millisecond
 )
 
 func (r *run) startAll(launchers []launcher) (servers []*server) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,8 +115,37 @@ func (r *run) http2Sample(ctx context.Context, s *server, p point, d time.Durati
 
 func (r *run) fetchSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
 	asked, _ := servedFiles()
-	samples, err := r.client(ctx, d, s, "fetch", []any{"conns", choose(p.x > 1000, 8, helloConns), "warm", d / 5, "for", d - d/5}, asked[int(p.x)]...)
+	flags := []any{"warm", d / 5, "for", d - d/5, "conns", choose(p.x > 1000, 8, helloConns)}
+	if p.metric == besidePoint {
+		return r.besideSample(ctx, s, p, d, flags, asked)
+	}
+	samples, err := r.client(ctx, d, s, "fetch", flags, asked[int(p.x)]...)
 	return allAt(p.x, samples), err
+}
+
+// besideSample measures requests for the smallest file while others download a large one.
+func (r *run) besideSample(ctx context.Context, s *server, p point, d time.Duration, flags []any, asked map[int][]string) ([]sample, error) {
+	download := r.ownClient(slices.Concat([]string{"fetch"}, flagPairs(append(flags, "addr", s.addr, "pid", s.child.PID())...), asked[int(p.x)])...)
+	download.Path, download.Args = "nice", append([]string{"-n", "10", download.Path}, download.Args...)
+	var large []sample
+	var failed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		large, failed = samplesOf(ctx, d, download)
+	}()
+	small, err := r.client(ctx, d, s, "fetch", []any{"warm", d / 4, "for", d / 2, "conns", besideConns, "pause", besidePause}, asked[servedKB[0]]...)
+	<-ended
+	var kept []sample
+	for _, one := range slices.Concat(onlyOf(small, "p50", "p99"), onlyOf(large, "throughput")) {
+		kept = append(kept, sample{one.metric + besideSuffix, one.unit, p.x, one.value})
+	}
+	return kept, errors.Join(err, failed)
+}
+
+// onlyOf returns the samples of some metrics.
+func onlyOf(samples []sample, metrics ...string) []sample {
+	return slices.DeleteFunc(samples, func(s sample) bool { return !slices.Contains(metrics, s.metric) })
 }
 
 func (r *run) tlsSample(ctx context.Context, s *server, p point, d time.Duration) ([]sample, error) {
