@@ -196,6 +196,9 @@ func (f *files) take(path string, d fs.DirEntry, err error) error {
 		return fs.SkipAll
 	default:
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // deleted since it was listed: the process that this one follows may still drop entries
+	}
 	if err != nil || d.IsDir() {
 		return err
 	}
@@ -210,6 +213,9 @@ func (f *files) take(path string, d fs.DirEntry, err error) error {
 		return nil
 	}
 	e, _, err := f.read(path, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err == nil && !strings.HasPrefix(name, nameOf(e)) {
 		err = errFile
 	}

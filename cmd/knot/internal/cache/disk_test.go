@@ -3,6 +3,8 @@ package cache
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +79,31 @@ func TestRestart(t *testing.T) {
 	if _, err := os.Stat(old); err == nil {
 		t.Error("an unfinished file is left")
 	}
+}
+
+// TestVanishedFiles: what a predecessor deletes after its successor has listed or adopted it is neither damaged nor worth a line.
+func TestVanishedFiles(t *testing.T) {
+	folder := t.TempDir()
+	before := newRig(t, Config{Folder: folder})
+	before.sends(200, fresh, "", "body")
+	before.get("/")
+	before.onDisk(1)
+	listed := testenv.Need(os.ReadDir(filepath.Dir(filesOf(t, folder)[0])))(t)[0]
+
+	var log testenv.Buffer
+	after, _ := New(Config{Folder: folder}, "site", sizeOf, before.now, slog.New(slog.NewTextHandler(&log, nil)))
+	testenv.Must(t, after.Start())
+	defer after.Close()
+	after.files.scan.Wait()
+	e := after.find([]byte("http://site.test/"), func(string) string { return "" })
+	before.cache.Purge("http://site.test/", false)
+	testenv.Equal(t, len(filesOf(t, folder)), 0)
+	testenv.Equal(t, after.bodyOf(e) == nil, true, "there is no body")
+	testenv.Equal(t, after.Stats().Entries, 0)
+	testenv.Must(t, after.files.take(after.files.path(listed.Name()), listed, nil))
+	testenv.Must(t, after.files.take(folder+"/00", nil, &fs.PathError{Op: "lstat", Err: fs.ErrNotExist}))
+	testenv.Equal(t, after.Stats().Corrupt, 0)
+	testenv.Equal(t, log.String(), "")
 }
 
 // TestDiskLimits: memory may be smaller than what is kept, and files stay within their limit.

@@ -2,6 +2,8 @@ package cache
 
 import (
 	"container/list"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -363,8 +365,10 @@ func (s *state) bodyOf(e *entry) []byte {
 	var err error
 	task.Offload(func() { body, err = s.files.load(file, e) })
 	if err != nil {
-		s.counts.corrupt.Add(1)
-		s.log.Warn("knot: a file of the cache can't be used, and is dropped", "file", s.files.path(file), "error", err)
+		if !errors.Is(err, fs.ErrNotExist) { // else the process that this one follows has dropped it
+			s.counts.corrupt.Add(1)
+			s.log.Warn("knot: a file of the cache can't be used, and is dropped", "file", s.files.path(file), "error", err)
+		}
 		s.drop(e)
 		return nil
 	}
