@@ -2,6 +2,9 @@
 // file of a folder that the servers have in common, or in a Redis. Its methods wait natively: they are for plain goroutines.
 //
 //	key: made (for later) ─ ahead ─→ encrypts ─ period ─→ decrypts only ─ keep × period ─→ gone
+//
+// A key that begins more than a period from now was made by a clock that is wrong, or is right while ours is wrong. It decrypts only,
+// and the next rotation drops the oldest such key: neither clock holds up the rotation of the other servers, nor takes all their keys.
 package tickets
 
 import (
@@ -54,6 +57,7 @@ type Keys struct {
 	now     func() time.Time
 	all     []key // of goroutine Run, or before it
 	failing bool
+	odd     bool // a key was late when they were last read
 }
 
 // New makes Keys of a folder, or of the Redis at a URL as redisstore has it.
@@ -110,6 +114,11 @@ func (k *Keys) share(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	odd := slices.ContainsFunc(all, func(one key) bool { return one.isLate(k.now()) })
+	if odd && !k.odd {
+		k.log.Warn("knot: a key of session tickets begins far in the future, and encrypts none; the clock of this server, or of one that shares the keys, is wrong")
+	}
+	k.odd = odd
 	if _, due := rotated(all, k.now()); !due {
 		k.all = all
 		return nil
@@ -149,9 +158,16 @@ func (k *Keys) load(ctx context.Context) (all []key, err error) {
 	return all, err
 }
 
-// rotated adds a key if one is due, and drops keys that are too old; due: it has added one. The newest is last.
+// isLate reports whether k begins more than a period from now.
+func (k key) isLate(now time.Time) bool { return k.From.After(now.Add(Period)) }
+
+// rotated adds a key if one is due, and drops keys that are too old, or late; due: it has added one. The newest is last.
 func rotated(all []key, now time.Time) (next []key, due bool) {
 	next = slices.SortedFunc(slices.Values(all), func(a, b key) int { return a.From.Compare(b.From) })
+	var late []key
+	if i := slices.IndexFunc(next, func(k key) bool { return k.isLate(now) }); i >= 0 {
+		next, late = next[:i:i], next[i:]
+	}
 	from := now
 	if len(next) > 0 {
 		from = next[len(next)-1].From.Add(Period)
@@ -163,8 +179,10 @@ func rotated(all []key, now time.Time) (next []key, due bool) {
 		}
 		rand.Read(fresh.Secret[:])
 		next = append(next, fresh)
+		late = late[min(1, len(late)):]
 	}
-	return next[max(0, len(next)-keep-2):], due // besides those: the one that encrypts, and the next one
+	next = next[max(0, len(next)-keep-2):] // besides those: the one that encrypts, and the next one
+	return append(next, late...), due
 }
 
 // inOrder are the secrets, the one that encrypts first.

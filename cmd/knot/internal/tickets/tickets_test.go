@@ -98,6 +98,51 @@ func TestSharedKeys(t *testing.T) {
 	testenv.Equal(t, mode&0o077, 0, "rights of others to the file")
 }
 
+// TestClockFarAhead: the keys of a server whose clock is a year ahead hold up no rotation and are gone after the next one, and that server
+// takes no key away that the others encrypt with.
+func TestClockFarAhead(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	folder := t.TempDir()
+	wrong, a, b := newServer(t, folder), newServer(t, folder), newServer(t, folder)
+	lines := func(s *server) int { return strings.Count(s.log.String(), "far in the future") }
+	a.refreshed(0)
+	wrong.refreshed(year)
+	for _, s := range []*server{a, b} {
+		s.refreshed(every)
+		s.refreshed(2 * every)
+		testenv.Equal(t, lines(s), 1, "lines in %s", s.log.String())
+	}
+	cache := tls.NewLRUClientSessionCache(0)
+	resumes(t, wrong, cache)
+	testenv.Equal(t, resumes(t, a, cache), true, "the session of the server whose clock is ahead")
+	cache = tls.NewLRUClientSessionCache(0)
+	resumes(t, a, cache)
+	testenv.Equal(t, resumes(t, b, cache), true, "the session at the other server")
+	encrypts := inOrder(a.all, a.time)[0]
+	for i := range 4 {
+		wrong.refreshed(year + time.Duration(i)*Period)
+		for _, s := range []*server{a, b} {
+			s.refreshed(time.Duration(i+1)*Period - ahead)
+			s.refreshed(time.Duration(i+1) * Period)
+		}
+		now := inOrder(a.all, a.time)[0]
+		testenv.True(t, now != encrypts, "no rotation in period %d", i+1)
+		testenv.Equal(t, inOrder(b.all, b.time)[0], now, "the key of the other server")
+		encrypts = now
+		testenv.Equal(t, resumes(t, b, cache), true, "the session at the other server in period %d", i+1)
+		testenv.Equal(t, resumes(t, a, cache), true, "the session in period %d", i+1)
+	}
+	a.refreshed(5*Period - ahead)
+	a.refreshed(5*Period - ahead + every) // the clock that was ahead has been set right
+	testenv.Equal(t, a.odd, false, "a key of the future is left")
+
+	behind := newServer(t, folder)
+	behind.refreshed(-year)
+	a.refreshed(5 * Period)
+	testenv.Equal(t, inOrder(a.all, a.time)[1], encrypts, "the key of the last period after a server whose clock is behind")
+	testenv.Equal(t, lines(behind), 1, "lines in %s", behind.log.String())
+}
+
 // TestFolderThatFails: the server goes on with keys of its own, rotates them, and says so once.
 func TestFolderThatFails(t *testing.T) {
 	folder := t.TempDir()
