@@ -77,7 +77,7 @@ func TestDefaultScheduler(t *testing.T) {
 		if s == nil {
 			return "no graph"
 		}
-		if s.Sched != nil {
+		if s := s.snapshot; s.Sched != nil {
 			return s.Sched.Policy
 		}
 		return "none"

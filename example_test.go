@@ -72,9 +72,9 @@ func ExampleSnapshot() {
 			ressched.YieldAt("look something up")
 		}
 		s := capriccio.Snapshot(nil)
-		for i := range s.Nodes {
-			if n := &s.Nodes[i]; n.Label != "" {
-				fmt.Println(n.Name(), n.Arrivals)
+		for _, n := range s.Nodes {
+			if n.Name == "look something up" {
+				fmt.Println(n.Name, n.Arrivals)
 			}
 		}
 		return nil

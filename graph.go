@@ -2,13 +2,16 @@ package capriccio
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -23,7 +26,7 @@ const (
 const maxSampling = 1_000_000
 
 // WithGraphLimits sets how many nodes the blocking graph has at most, and how many edges, and crossings, on each loop.
-// Nodes and edges that find no room are counted, see bgraph.Overflow. 0: 4096 and 16384.
+// Nodes and edges that find no room are counted, see docs/dump-format.md. 0: 4096 and 16384.
 func WithGraphLimits(nodes, edges int) Option {
 	return func(o *options) error {
 		if nodes < 0 || edges < 0 {
@@ -58,15 +61,49 @@ func WithDumpPath(path string) Option {
 // closed; nil if rt learns none (WithoutGraph). With rt nil it is that of task.Default, and nil
 // if there is none. It may be called from any goroutine, stops no loop and never parks. It takes
 // about 10 µs for each place where tasks wait.
-func Snapshot(rt *task.Runtime) *bgraph.Snapshot {
+func Snapshot(rt *task.Runtime) *Graph {
 	if rt == nil {
 		rt = task.Default()
 	}
-	if g := (*engine.Runtime)(rt).Graph(); g != nil {
-		return g.Snapshot()
+	s := (*engine.Runtime)(rt).Graph().Snapshot()
+	if s == nil {
+		return nil
 	}
-	return nil
+	g := &Graph{Nodes: make([]Node, len(s.Nodes)), snapshot: s}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		g.Nodes[i] = Node{n.Name(), n.Now, n.Arrivals, n.Departures, time.Duration(min(n.Wait.Estimate(n.Departures), graphlimits.Number))}
+	}
+	if s.Sched != nil {
+		g.Admitted, g.Deferred, g.Refused = s.Sched.Admitted, s.Sched.Deferred, s.Sched.Refused
+	}
+	return g
 }
+
+// A Graph is the blocking graph of a runtime at one moment. Its fields are for a program's own metrics; Encode writes the
+// whole graph, with stacks, steps and resources.
+type Graph struct {
+	Nodes []Node // by key: each place is the same node in every run of the same program
+
+	// Admitted is the number of tasks that admission control let in, Deferred the number of those that waited for it first,
+	// and Refused the number of tasks that it refused. All are 0 with a scheduler that admits every task.
+	Admitted, Deferred, Refused uint64
+
+	snapshot *bgraph.Snapshot
+}
+
+// A Node is a place in the program where tasks wait, or one of the three others: where tasks start and end, and the sum of
+// the places for which the graph has no room.
+type Node struct {
+	Name       string        // the label that the program gave it, or the kind of wait and the function: "read main.serve"; "start", "end", "overflow"
+	Now        int64         // tasks that wait there, or are ready to go on
+	Arrivals   uint64        // waits that began since the runtime was started
+	Departures uint64        // waits that ended
+	Waited     time.Duration // the sum of the waits that ended, estimated from a sample
+}
+
+// Encode writes g as a dump, which bgdump reads, with one call of Write. docs/dump-format.md describes it.
+func (g *Graph) Encode(w io.Writer) error { return g.snapshot.Encode(w) }
 
 // readGraphEnv is the part of readEnv for the graph.
 func (o *options) readGraphEnv(lookup func(string) string) error {

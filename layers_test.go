@@ -12,7 +12,7 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "internal/engine task ressched stackchunk netpoll bgraph internal/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter internal/chunk",
+	".":                              "internal/engine task ressched stackchunk netpoll internal/bgraph internal/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter internal/chunk internal/graphlimits",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
@@ -35,7 +35,7 @@ var layers = map[string]string{
 	"internal/sim":                   "internal/engine",
 	"internal/enginetest":            "internal/engine internal/sim internal/testenv",
 	"internal/sim/programs":          "internal/sim task stackchunk internal/engine",
-	"internal/simserver":             "internal/admit task internal/engine bgraph internal/poller internal/recorder netpoll knot aio internal/probe internal/feed internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
+	"internal/simserver":             "internal/admit task internal/engine internal/bgraph internal/poller internal/recorder netpoll knot aio internal/probe internal/feed internal/kernel internal/coro golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix",
 	"internal/simfleet":              "internal/admit internal/balance",
 	"stackchunk":                     "internal/coro internal/chunk",
 	"task":                           "internal/engine internal/wheel",
@@ -44,11 +44,11 @@ var layers = map[string]string{
 	"netpoll":                        "internal/ownconn task internal/engine internal/poller ressched internal/kernel internal/uring netpoll/internal/sys netpoll/internal/sockaddr golang.org/x/sys/unix",
 	"netpoll/internal/sys":           "internal/kernel golang.org/x/sys/unix",
 	"netpoll/internal/sockaddr":      "internal/engine netpoll/internal/sys golang.org/x/sys/unix",
-	"internal/feed":                  "internal/engine bgraph internal/recorder internal/sched internal/admit internal/probe internal/coro golang.org/x/sys/unix",
+	"internal/feed":                  "internal/engine internal/bgraph internal/recorder internal/sched internal/admit internal/probe internal/coro golang.org/x/sys/unix",
 	"internal/breathe":               "internal/coro",
 	"internal/funcname":              "",
-	"internal/recorder":              "internal/admit internal/coro internal/breathe internal/funcname bgraph stackchunk internal/graphlimits internal/buckets internal/chunk",
-	"bgraph":                         "internal/breathe internal/funcname internal/graphlimits internal/buckets",
+	"internal/recorder":              "internal/admit internal/coro internal/breathe internal/funcname internal/bgraph stackchunk internal/graphlimits internal/buckets internal/chunk",
+	"internal/bgraph":                "internal/breathe internal/funcname internal/graphlimits internal/buckets",
 	"internal/contenttype":           "",
 	"internal/scc":                   "",
 	"internal/flaghelp":              "",
@@ -57,17 +57,17 @@ var layers = map[string]string{
 	"internal/graphlimits":           "",
 	"internal/kube":                  "internal/graphlimits",
 	"internal/filesd":                "go.yaml.in/yaml/v2",
-	"internal/words":                 "bgraph internal/funcname",
-	"internal/graphcases":            "bgraph internal/testenv internal/buckets",
-	"internal/graphcompare":          "bgraph internal/graphview/lint internal/funcname internal/words",
-	"internal/graphlayout":           "bgraph internal/funcname internal/words",
+	"internal/words":                 "internal/bgraph internal/funcname",
+	"internal/graphcases":            "internal/bgraph internal/testenv internal/buckets",
+	"internal/graphcompare":          "internal/bgraph internal/graphview/lint internal/funcname internal/words",
+	"internal/graphlayout":           "internal/bgraph internal/funcname internal/words",
 	"internal/graphview":             "",
-	"internal/graphview/lint":        "bgraph internal/funcname internal/scc internal/words",
-	"internal/graphview/tables":      "bgraph internal/graphview/lint internal/funcname internal/words",
-	"internal/graphview/draw":        "bgraph internal/graphview/lint internal/graphlayout internal/words",
-	"internal/graphview/export":      "bgraph internal/funcname internal/words",
-	"internal/gotrace":               "bgraph internal/funcname internal/words golang.org/x/exp/trace internal/graphlimits",
-	"bgraph/graphhttp":               "internal/engine task bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/words",
+	"internal/graphview/lint":        "internal/bgraph internal/funcname internal/scc internal/words",
+	"internal/graphview/tables":      "internal/bgraph internal/graphview/lint internal/funcname internal/words",
+	"internal/graphview/draw":        "internal/bgraph internal/graphview/lint internal/graphlayout internal/words",
+	"internal/graphview/export":      "internal/bgraph internal/funcname internal/words",
+	"internal/gotrace":               "internal/bgraph internal/funcname internal/words golang.org/x/exp/trace internal/graphlimits",
+	"bgraph/graphhttp":               "internal/engine task internal/bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/words",
 	"internal/flow":                  "internal/engine task ressched",
 	"internal/flow/flownet":          "task ressched netpoll aio internal/flow internal/ownconn",
 	"examples/convoy":                "",
@@ -130,22 +130,22 @@ var layers = map[string]string{
 	"cmd/knot/internal/rewrite":      "knot cmd/knot/internal/rule cmd/knot/internal/site",
 	"cmd/knot/internal/config":       "cmd/knot/internal/addresses cmd/knot/internal/cache cmd/knot/internal/importance cmd/knot/internal/limit cmd/knot/internal/redirect cmd/knot/internal/rewrite internal/flaghelp github.com/pelletier/go-toml/v2 github.com/pelletier/go-toml/v2/unstable cmd/knot/internal/compression cmd/knot/internal/headers cmd/knot/internal/access cmd/knot/internal/clientcert cmd/knot/internal/forwardauth cmd/knot/internal/bodies cmd/knot/internal/maintenance internal/regular",
 	"cmd/knot/internal/nginxconf":    "knot/proxy cmd/knot/internal/site github.com/pelletier/go-toml/v2",
-	"cmd/knot/internal/metrics":      "knot cmd/knot/internal/cache knot/proxy bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp internal/words",
-	"cmd/knot":                       "go.yaml.in/yaml/v2 . internal/engine ressched bgraph cmd/knot/internal/addresses cmd/knot/internal/cache cmd/knot/internal/limit cmd/knot/internal/redirect cmd/knot/internal/rewrite cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy cmd/knot/internal/site bgraph/graphhttp internal/probe golang.org/x/sys/unix github.com/pelletier/go-toml/v2 internal/words cmd/knot/internal/headers cmd/knot/internal/importance cmd/knot/internal/access cmd/knot/internal/clientcert cmd/knot/internal/forwardauth cmd/knot/internal/acme cmd/knot/internal/nginxconf cmd/knot/internal/bodies cmd/knot/internal/maintenance cmd/knot/internal/requestid cmd/knot/internal/loadreport internal/orca cmd/knot/internal/discovery cmd/knot/internal/staple internal/ownctx cmd/knot/internal/http3 cmd/knot/internal/sharedlimit cmd/knot/internal/tickets cmd/knot/internal/tracing",
-	"cmd/bgdump":                     "bgraph internal/gotrace internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix internal/graphlimits go.yaml.in/yaml/v2 cmd/bgdump/internal/metrics internal/kube internal/filesd github.com/google/pprof/profile cmd/bgdump/internal/kube cmd/bgdump/internal/otlp",
+	"cmd/knot/internal/metrics":      "knot cmd/knot/internal/cache knot/proxy internal/bgraph github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp internal/words",
+	"cmd/knot":                       "go.yaml.in/yaml/v2 . internal/engine ressched internal/bgraph cmd/knot/internal/addresses cmd/knot/internal/cache cmd/knot/internal/limit cmd/knot/internal/redirect cmd/knot/internal/rewrite cmd/knot/internal/metrics cmd/knot/internal/config internal/flaghelp internal/logwriter internal/regular task netpoll knot knot/certs knot/compress knot/proxy cmd/knot/internal/site bgraph/graphhttp internal/probe golang.org/x/sys/unix github.com/pelletier/go-toml/v2 internal/words cmd/knot/internal/headers cmd/knot/internal/importance cmd/knot/internal/access cmd/knot/internal/clientcert cmd/knot/internal/forwardauth cmd/knot/internal/acme cmd/knot/internal/nginxconf cmd/knot/internal/bodies cmd/knot/internal/maintenance cmd/knot/internal/requestid cmd/knot/internal/loadreport internal/orca cmd/knot/internal/discovery cmd/knot/internal/staple internal/ownctx cmd/knot/internal/http3 cmd/knot/internal/sharedlimit cmd/knot/internal/tickets cmd/knot/internal/tracing",
+	"cmd/bgdump":                     "internal/bgraph internal/gotrace internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/graphcompare internal/words internal/flaghelp cmd/bgdump/web golang.org/x/sys/unix internal/graphlimits go.yaml.in/yaml/v2 cmd/bgdump/internal/metrics internal/kube internal/filesd github.com/google/pprof/profile cmd/bgdump/internal/kube cmd/bgdump/internal/otlp",
 	"cmd/bgdump/internal/kube":       "internal/graphlimits",
-	"cmd/bgdump/internal/metrics":    "bgraph internal/graphview/lint internal/words",
+	"cmd/bgdump/internal/metrics":    "internal/bgraph internal/graphview/lint internal/words",
 	"cmd/bgdump/internal/otlp":       "cmd/bgdump/internal/metrics go.opentelemetry.io/otel/attribute go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp go.opentelemetry.io/otel/sdk/instrumentation go.opentelemetry.io/otel/sdk/metric/metricdata go.opentelemetry.io/otel/sdk/resource",
-	"cmd/bgdump/web":                 "bgraph internal/funcname internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/graphlayout internal/words cmd/bgdump/web/internal/sample",
-	"cmd/bgdump/web/internal/sample": "bgraph internal/buckets",
-	"cmd/stackplan":                  "bgraph internal/flaghelp internal/funcname cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",
+	"cmd/bgdump/web":                 "internal/bgraph internal/funcname internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/graphlayout internal/words cmd/bgdump/web/internal/sample",
+	"cmd/bgdump/web/internal/sample": "internal/bgraph internal/buckets",
+	"cmd/stackplan":                  "internal/bgraph internal/flaghelp internal/funcname cmd/stackplan/internal/plan cmd/stackplan/internal/rewrite",
 	"cmd/stackplan/internal/rewrite": "cmd/stackplan/internal/plan golang.org/x/tools/go/packages",
 	"cmd/stackplan/internal/frames":  "",
-	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames internal/scc bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
+	"cmd/stackplan/internal/plan":    "cmd/stackplan/internal/frames internal/scc internal/bgraph golang.org/x/tools/go/packages golang.org/x/tools/go/ssa golang.org/x/tools/go/ssa/ssautil golang.org/x/tools/go/callgraph/vta",
 }
 
 // testOnly may be imported by tests besides.
-const testOnly = "internal/chunk internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix github.com/prometheus/client_golang/prometheus/testutil/promlint github.com/caddyserver/certmagic github.com/santhosh-tekuri/jsonschema/v6 golang.org/x/crypto/ocsp github.com/quic-go/qpack github.com/quic-go/quic-go github.com/quic-go/quic-go/http3 github.com/quic-go/quic-go/quicvarint internal/ownctx go.opentelemetry.io/proto/otlp/collector/metrics/v1 go.opentelemetry.io/proto/otlp/metrics/v1 go.opentelemetry.io/proto/otlp/collector/trace/v1 go.opentelemetry.io/proto/otlp/common/v1 go.opentelemetry.io/proto/otlp/trace/v1 google.golang.org/protobuf/proto"
+const testOnly = "internal/chunk internal/admit internal/enginetest internal/buckets internal/graphlimits knot/certs knot/knottest examples/cookbook golang.org/x/tools/go/packages internal/flow internal/poller internal/httpcases internal/recorder github.com/prometheus/client_golang/prometheus/testutil internal/testenv aio internal/bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export bgraph/graphhttp internal/graphcases internal/graphcompare internal/graphlayout internal/words internal/fromc internal/sim internal/sim/programs internal/coro internal/engine task ressched stackchunk netpoll knot . github.com/google/pprof/profile golang.org/x/net/nettest golang.org/x/net/netutil golang.org/x/net/http2 golang.org/x/net/http2/hpack golang.org/x/sys/unix github.com/prometheus/client_golang/prometheus/testutil/promlint github.com/caddyserver/certmagic github.com/santhosh-tekuri/jsonschema/v6 golang.org/x/crypto/ocsp github.com/quic-go/qpack github.com/quic-go/quic-go github.com/quic-go/quic-go/http3 github.com/quic-go/quic-go/quicvarint internal/ownctx go.opentelemetry.io/proto/otlp/collector/metrics/v1 go.opentelemetry.io/proto/otlp/metrics/v1 go.opentelemetry.io/proto/otlp/collector/trace/v1 go.opentelemetry.io/proto/otlp/common/v1 go.opentelemetry.io/proto/otlp/trace/v1 google.golang.org/protobuf/proto"
 
 // module is the path of this module.
 const module = "github.com/capriccio-go/capriccio"
@@ -159,8 +159,8 @@ const views = module + "/internal/graphview/draw " + module + "/internal/graphvi
 // without a web server, Knot as a library without what the command adds.
 var kept = []struct{ packages, without string }{
 	{"task netpoll aio stackchunk ressched", "crypto/tls net/http github.com/prometheus " + module + "/knot " + views},
-	{". task netpoll aio stackchunk bgraph ressched", "net/http html/template text/template github.com/google/pprof runtime/pprof net/http/pprof golang.org/x/exp/trace " + module + "/knot " + views},
-	{". task netpoll aio stackchunk bgraph ressched knot", "github.com/klauspost github.com/andybalholm github.com/pelletier github.com/prometheus golang.org/x/crypto/bcrypt golang.org/x/crypto/acme"},
+	{". task netpoll aio stackchunk internal/bgraph ressched", "net/http html/template text/template github.com/google/pprof runtime/pprof net/http/pprof golang.org/x/exp/trace " + module + "/knot " + views},
+	{". task netpoll aio stackchunk internal/bgraph ressched knot", "github.com/klauspost github.com/andybalholm github.com/pelletier github.com/prometheus golang.org/x/crypto/bcrypt golang.org/x/crypto/acme"},
 }
 
 // TestHeavyPackagesStayOut of programs that do not use them.

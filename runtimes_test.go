@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/stackchunk"
@@ -47,7 +48,7 @@ func TestRuntimesShowNothingOfEachOther(t *testing.T) {
 	}
 	check := func(rt *task.Runtime, name string, taken uint64) {
 		t.Helper()
-		s := capriccio.Snapshot(rt)
+		s := (*engine.Runtime)(rt).Graph().Snapshot()
 		counts := map[string]uint64{}
 		for _, r := range s.Resources {
 			counts[r.Name] = r.Acquired
@@ -81,7 +82,7 @@ func TestRuntimesShowNothingOfEachOther(t *testing.T) {
 
 	second := start() // after the first, with the same names
 	check(second, "", 0)
-	testenv.Equal(t, capriccio.Snapshot(second).Chunks.Links, 0, "links")
+	testenv.Equal(t, (*engine.Runtime)(second).Graph().Snapshot().Chunks.Links, 0, "links")
 	newLibrary(t, "mine").work(t, second, 3)
 	check(second, "mine", 3)
 

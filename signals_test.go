@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -40,7 +40,7 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		rt := testenv.Need(New(append(c.opts, WithLoops(1))...))(t)
 		got := 0
 		if s := Snapshot(rt); s != nil {
-			got = s.Sampling
+			got = s.snapshot.Sampling
 		}
 		if got != c.sampling || (Snapshot(nil) == nil) != (got == 0) {
 			t.Errorf("%s=%s, %d options: sampling %d, want %d", EnvGraph, c.env, len(c.opts), got, c.sampling)

@@ -14,7 +14,8 @@ import (
 
 	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/gotrace"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -85,7 +86,7 @@ func learntTruth(p point, slept bool) (t truth, s *bgraph.Snapshot, err error) {
 		})
 		wait = func() { ask.Send(struct{}{}); answer.Recv() }
 	}
-	return computeAndWait(p, func(fn func()) { rt.Go(fn) }, wait), capriccio.Snapshot(nil), nil
+	return computeAndWait(p, func(fn func()) { rt.Go(fn) }, wait), engine.Default().Graph().Snapshot(), nil
 }
 
 // truthOf makes samples of a function that runs the program once, asleep between its steps or not.

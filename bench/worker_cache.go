@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -180,13 +181,13 @@ func measureCache(way string) metricFunc {
 			}))
 		}
 		time.Sleep(j.duration / 4) // until all is warm
-		n, used, before := requests.Load(), processTime(), capriccio.Snapshot(rt)
+		n, used, before := requests.Load(), processTime(), (*engine.Runtime)(rt).Graph().Snapshot()
 		time.Sleep(j.duration)
 		for requests.Load() == n { // a stalled machine
 			time.Sleep(time.Millisecond)
 		}
 		n, used = requests.Load()-n, processTime()-used
-		crossed := must(bgraph.Diff(before, capriccio.Snapshot(rt)))
+		crossed := must(bgraph.Diff(before, (*engine.Runtime)(rt).Graph().Snapshot()))
 		stop.Store(true)
 		if missed.Load() > 0 || n == 0 {
 			check(fmt.Errorf("%d of %d requests did not find their file", missed.Load(), n))

@@ -21,8 +21,9 @@ import (
 	"testing"
 
 	capriccio "github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/task"
@@ -246,7 +247,7 @@ func TestAdaptedPprofAndGraph(t *testing.T) {
 		_, body := p.ask(req("GET /debug/pprof/goroutine?debug=2"))
 		testenv.Contains(t, body, "goroutine ", "pprof")
 		resp, body := p.ask(req("GET /debug/bgraph/?format=json"))
-		if capriccio.Snapshot(nil) == nil {
+		if engine.Default().Graph() == nil {
 			testenv.Equal(t, resp.StatusCode, 503, "without a runtime: status")
 			return
 		}

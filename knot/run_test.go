@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	capriccio "github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -171,7 +172,7 @@ func TestDeadlockOfHandlers(t *testing.T) {
 	})
 	testenv.Equal(t, strings.Count(log.String(), "held by task"), 2, "tasks are named: %s", &log)
 	testenv.Until(t, "the deadlock is found in the graph", func() bool {
-		return slices.ContainsFunc(lint.Find(capriccio.Snapshot(nil)), func(f lint.Finding) bool {
+		return slices.ContainsFunc(lint.Find(engine.Default().Graph().Snapshot()), func(f lint.Finding) bool {
 			return f.Check == lint.CheckStuck && f.Severity == lint.SeverityError && strings.Contains(f.Message, "deadlock")
 		})
 	})

@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/graphview/draw"
 	"github.com/capriccio-go/capriccio/internal/graphview/export"
@@ -37,10 +37,10 @@ import (
 // Without a query it answers with a page of links and a table. The query says more:
 //
 //	format=   dump, text, summary, json, dot, svg, folded, pprof or lint
-//	seconds=  what happens in the next N seconds, 1 to 300, see Diff; for at most 32 clients at a time
-//	focus=    only nodes that this regular expression matches, see Snapshot.Filter
-//	ignore=   without nodes that this regular expression matches
-//	sort=     column to sort the text by, see Columns
+//	seconds=  what happens in the next N seconds, 1 to 300; for at most 32 clients at a time
+//	focus=    only nodes whose name, or a function of whose stack, this regular expression matches
+//	ignore=   without the nodes that this regular expression matches
+//	sort=     column to sort the text by, like now, wait, ready or cpu; an unknown name is answered with all of them
 //	limit=    rows of a table, nodes of a drawing
 //	color=    cpu or wait: what colours a drawing
 //	metric=   cpu, wait, ready, count or heap: what folded stacks count, and the only sample type of pprof
@@ -57,10 +57,7 @@ func Handler(rt *task.Runtime) http.Handler {
 		if from == nil {
 			from = task.Default()
 		}
-		if g := (*engine.Runtime)(from).Graph(); g != nil {
-			return g.Snapshot()
-		}
-		return nil
+		return (*engine.Runtime)(from).Graph().Snapshot()
 	})
 }
 

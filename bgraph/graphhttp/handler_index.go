@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/url"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 	"github.com/capriccio-go/capriccio/internal/words"
 )

@@ -18,9 +18,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/internal/metrics"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // mostScrapes is how many requests an agent answers at a time.

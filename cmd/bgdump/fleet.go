@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/filesd"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // A fleetRecorder writes the graphs of all members of a roster again and again, each member's into a folder of its own.

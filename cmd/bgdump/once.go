@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
 	"github.com/capriccio-go/capriccio/internal/graphview/draw"
 	"github.com/capriccio-go/capriccio/internal/graphview/export"

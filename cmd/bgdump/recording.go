@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // A recording is a file named by the time of its snapshot, so that names sort by time,

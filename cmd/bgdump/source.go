@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"unicode"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/gotrace"
 	"github.com/capriccio-go/capriccio/internal/words"
 )

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/filesd"
 	"github.com/capriccio-go/capriccio/internal/kube"
 )

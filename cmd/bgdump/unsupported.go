@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // Other systems than Linux have no /proc, so processes can't be asked. Files, traces and URLs work as on Linux.

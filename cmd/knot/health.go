@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	capriccio "github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/metrics"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/words"
 	"github.com/capriccio-go/capriccio/knot"
@@ -40,7 +39,7 @@ type health struct {
 }
 
 func newHealth(server func() knot.Stats) *health {
-	return &health{server: server, runtime: task.Default, snapshot: func() *bgraph.Snapshot { return capriccio.Snapshot(nil) }}
+	return &health{server: server, runtime: task.Default, snapshot: func() *bgraph.Snapshot { return engine.Default().Graph().Snapshot() }}
 }
 
 // look returns a picture of the program that is not old. It may take some 50 ms.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/cmd/stackplan/internal/plan"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 func runStatic(set *settings) (int, error) {

@@ -444,7 +444,7 @@ func TestTheBlockingGraphAndTheDrawingNameTheModules(t *testing.T) {
 	for _, want := range []string{`"drawn/a" -> "drawn/b" [label="Out 5"]`, "by flow, 1 servlets", "by task"} {
 		testenv.Contains(t, text.String(), want, "the drawing")
 	}
-	s := capriccio.Snapshot(nil)
+	s := engine.Default().Graph().Snapshot()
 	if s == nil {
 		t.Skip("the environment forbids the blocking graph")
 	}

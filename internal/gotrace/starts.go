@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/exp/trace"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 

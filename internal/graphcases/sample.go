@@ -6,7 +6,7 @@ import (
 	"bytes"
 	_ "embed"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/buckets"
 )
 

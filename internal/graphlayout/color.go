@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
 	"github.com/capriccio-go/capriccio/internal/graphview/draw"

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // A Flow is an edge for schedulers: by node numbers, all loops together, and without

@@ -5,7 +5,7 @@ package recorder
 import (
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 

@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 	"syscall"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // A usage is the CPU time that the process has used until some moment.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // Head lines say whose graph it is, how much there is of it, and how far to trust it.

@@ -1,7 +1,7 @@
 package words
 
 import (
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // Terms are the nouns of a kind of graph, in lower case.

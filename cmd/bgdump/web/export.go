@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphview/draw"
 	"github.com/capriccio-go/capriccio/internal/graphview/export"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"

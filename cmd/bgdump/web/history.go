@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // A moment is a snapshot that is remembered. It is not changed once it is in a history.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
 )
 

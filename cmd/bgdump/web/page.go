@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // A Source is where snapshots come from: a process, a URL, a file.

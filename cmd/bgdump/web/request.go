@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/funcname"
 	"github.com/capriccio-go/capriccio/internal/words"
 )

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 

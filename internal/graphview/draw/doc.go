@@ -11,7 +11,7 @@
 package draw
 
 import (
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 )

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphlayout"
 	"github.com/capriccio-go/capriccio/internal/words"
 )

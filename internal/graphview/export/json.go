@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // WriteJSON writes the Snapshot as indented JSON for people and programs. Lists are

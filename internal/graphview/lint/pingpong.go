@@ -3,7 +3,7 @@ package lint
 import (
 	"fmt"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/funcname"
 	"github.com/capriccio-go/capriccio/internal/words"
 )

@@ -283,7 +283,7 @@ func (p *Program) collect() error {
 		}
 	}
 	for _, pkg := range p.all {
-		runtime := never[pkg.PkgPath] || pkg.PkgPath == projectPath+"/bgraph" || strings.HasPrefix(pkg.PkgPath, projectPath+"/internal/")
+		runtime := never[pkg.PkgPath] || strings.HasPrefix(pkg.PkgPath, projectPath+"/internal/")
 		if !runtime && pkg.Module != nil && p.cfg.rewrites(pkg) && !strings.HasSuffix(pkg.ID, ".test") {
 			p.own = append(p.own, pkg)
 		}

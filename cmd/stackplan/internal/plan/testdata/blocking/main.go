@@ -12,7 +12,6 @@ import (
 	"time"
 
 	capriccio "github.com/capriccio-go/capriccio"
-	"github.com/capriccio-go/capriccio/bgraph"
 	"github.com/capriccio-go/capriccio/netpoll"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/task"
@@ -47,7 +46,12 @@ func run(dump string) error {
 	if err := talk(); err != nil {
 		return err
 	}
-	return bgraph.WriteFile(dump, capriccio.Snapshot(nil))
+	f, err := os.Create(dump)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return capriccio.Snapshot(nil).Encode(f)
 }
 
 func work(jobs *task.Chan[int], mu *task.Mutex) {

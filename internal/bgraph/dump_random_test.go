@@ -177,7 +177,7 @@ func randomTime(r *rand.Rand) time.Time {
 // sampleSnapshot is the graph of a web shop of 2 loops after a minute under load: 1,021 tasks wait for the lock of a
 // session cache, a page is rendered in long steps now and then, and file descriptors are near their limit.
 func sampleSnapshot() *Snapshot {
-	s, err := ReadFile("../internal/graphcases/sample.bgraph")
+	s, err := ReadFile("../graphcases/sample.bgraph")
 	if err != nil {
 		panic(err)
 	}

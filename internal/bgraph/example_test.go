@@ -6,7 +6,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/capriccio-go/capriccio/bgraph"
+	"github.com/capriccio-go/capriccio/internal/bgraph"
 )
 
 // A dump, as bgdump and CAPRICCIO_DUMP write it, says where tasks wait and for how long.

@@ -170,7 +170,7 @@ func BenchmarkDump(b *testing.B) {
 
 // The document describes every member, and the limits as they are.
 func TestDumpFormatIsDocumented(t *testing.T) {
-	text := testenv.Need(os.ReadFile("../docs/dump-format.md"))(t)
+	text := testenv.Need(os.ReadFile("../../docs/dump-format.md"))(t)
 	doc := string(text)
 	seen := map[reflect.Type]bool{}
 	var visit func(reflect.Type)
