@@ -126,7 +126,7 @@ install_tools() {
 export ALL="./... ./bench/..."
 # Packages that try more with CAPRICCIO_TEST=full: each poller, more loops, large programs.
 # With the default they run under the race detector.
-export FULL="./internal/engine ./netpoll ./aio ./internal/admit ./internal/sched ./knot ./bgraph ./internal/recorder ./bench/... ./internal/feed ./internal/simfleet ./cmd/stackplan/..."
+export FULL="./internal/engine ./netpoll ./aio ./internal/admit ./internal/sched ./knot ./internal/bgraph ./internal/recorder ./bench/... ./internal/feed ./internal/simfleet ./cmd/stackplan/..."
 
 # without PACKAGES… lists all but these.
 without() { go list $ALL | grep -vxFf <(go list "$@"); }
@@ -252,7 +252,7 @@ test_giouring() { tests -tags=giouring -ldflags=-checklinkname=0 ./internal/urin
 
 # Packages that lean on how the Go runtime and its compiler work.
 export CORE="./internal/engine ./internal/coro ./internal/fromc ./internal/chunk ./stackchunk"
-export AROUND="./bgraph ./internal/recorder ./aio"
+export AROUND="./internal/bgraph ./internal/recorder ./aio"
 
 # Pointers that are not what they should be, and stack frames that are larger.
 test_checkptr() { tests -short -gcflags=all=-d=checkptr $CORE ./internal/uring; }
@@ -344,7 +344,7 @@ fuzz_one() {
 }
 
 short_benchmarks() {
-	go test -vet=off -timeout 1000s -run xxx -bench . -benchtime 100x . ./internal/coro ./internal/engine ./knot ./bgraph ./internal/admit ./internal/sched
+	go test -vet=off -timeout 1000s -run xxx -bench . -benchtime 100x . ./internal/coro ./internal/engine ./knot ./internal/bgraph ./internal/admit ./internal/sched
 }
 
 # Figures are not judged here: the machine is small and shared. What is shown is that

@@ -11,6 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
@@ -324,7 +325,11 @@ func (x *Ctx) settle(err error) {
 	case x.srv.ctx.Err() != nil || errors.Is(err, engine.ErrShutdown):
 		x.logRequest("the server has stopped before the response was complete", "error", err)
 	default:
-		x.logRequest("handler failed", "error", err)
+		message, attrs := "handler failed", []any{"error", err}
+		if own, ok := err.(ownctx.LoggedError); ok {
+			message, attrs = own.LogLine()
+		}
+		x.logRequest(message, attrs...)
 	}
 	if x.resp.phase == respOpen {
 		x.replace(int(status))

@@ -124,7 +124,7 @@ func TestErrorLogReaderThatStalls(t *testing.T) {
 		}
 		testenv.Equal(t, k.end(t), exitOK, "exit code")
 		if comesBack {
-			testenv.Contains(t, strings.Trim(<-text, "\x00"), "handler failed", "the log")
+			testenv.Contains(t, strings.Trim(<-text, "\x00"), "backend failed", "the log")
 		}
 	}
 }

@@ -36,7 +36,7 @@ func main() {
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	// Libraries that log, by package log or log/slog, do not wait for the reader of standard error either.
-	slog.SetDefault(slog.New(slog.NewTextHandler(logwriter.Stderr, nil)))
+	slog.SetDefault(logwriter.NewLogger(logwriter.Stderr))
 	code := run(ctx, os.Args[1:], os.Stdout, logwriter.Stderr)
 	logwriter.Stderr.Drain(lastWords)
 	os.Exit(code)
@@ -125,7 +125,7 @@ func (c *caught) release() {
 
 // serve serves until ctx ends, and calls over when it does not any more and only what is left is to be written.
 func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.Writer, caught *caught, over func()) (err error) {
-	errorLog := slog.New(slog.NewTextHandler(stderr, nil))
+	errorLog := logwriter.NewLogger(stderr)
 	out := logwriter.New(stdout, "knot: the output", func() *slog.Logger { return errorLog })
 	defer out.Flush()
 	from, err := inherit(os.Getenv, os.Unsetenv, os.Getpid())

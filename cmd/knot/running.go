@@ -12,7 +12,6 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/loadreport"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
-	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/regular"
 	"github.com/capriccio-go/capriccio/knot"
 )
@@ -184,7 +183,7 @@ func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 		addrs, err = r.change(fresh, log)
 	}
 	if err != nil {
-		log.Error("knot: the configuration can't be used; what was served before still is", "error", logwriter.OneLine(err.Error()))
+		log.Error("knot: the configuration can't be used; what was served before still is", "error", err)
 		return
 	}
 	if addrs != nil {

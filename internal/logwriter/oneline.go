@@ -1,6 +1,27 @@
 package logwriter
 
-import "strings"
+import (
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// NewLogger returns a Logger to out that writes each record as one line, key=value. OneLine folds a message or a value of
+// several lines, such as joined errors or the stack in the message of a library.
+func NewLogger(out io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		text := ""
+		if err, ok := a.Value.Any().(error); ok {
+			text = err.Error()
+		} else if a.Value.Kind() == slog.KindString {
+			text = a.Value.String()
+		}
+		if strings.Contains(text, "\n") {
+			a.Value = slog.StringValue(OneLine(text))
+		}
+		return a
+	}}))
+}
 
 // OneLine returns text as a single line, for an attribute of a log line. Lines are joined by "; ". The frames of a
 // stack trace are joined by " < ", innermost first, each as its function and place, without arguments.

@@ -1,12 +1,24 @@
 package logwriter
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
+
+// A record is one line without escaped line breaks, whatever its message and values are.
+func TestNewLoggerWritesOneLine(t *testing.T) {
+	var out strings.Builder
+	log := NewLogger(&out).With("with", "a\nb")
+	log.Error("http: panic\n\nmain.f()\n\t/src/a.go:3 +0x1d\n", "error", errors.Join(io.EOF, fs.ErrClosed), "text", "c:\nd", "n", 7, "nil", nil)
+	_, line, _ := strings.Cut(out.String(), " level=")
+	testenv.Equal(t, line, `ERROR msg="http: panic; main.f /src/a.go:3" with="a; b" error="EOF; file already closed" text="c: d" n=7 nil=<nil>`+"\n", "the line")
+}
 
 func TestOneLine(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{

@@ -38,6 +38,13 @@ type Body interface {
 	End()
 }
 
+// A LoggedError is the error of a handler that says itself what the log has of it.
+type LoggedError interface {
+	error
+	// LogLine returns the message, and keys and values by turns. The server adds what it knows of the request.
+	LogLine() (message string, attrs []any)
+}
+
 // A Receiver takes the response to a request that the method Fetch has begun. Its methods are called one after another by the task of
 // that request, and may park;
 // bytes that they get are views. An error of Head or Body ends the request.

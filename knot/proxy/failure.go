@@ -26,6 +26,17 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("proxy: backend %s: %s: %v", f.backend, f.cause, f.err)
 }
 
+// LogLine names the backend in a field of its own. It is for the server, see ownctx.LoggedError.
+func (f *failure) LogLine() (message string, attrs []any) {
+	switch f.cause {
+	case causeNoBackend:
+		return "no backend for a request", []any{"error", f.err}
+	case causeQueue:
+		return "backend has no free connection", []any{"backend", f.backend, "error", f.err}
+	}
+	return "backend failed", []any{"backend", f.backend, "cause", f.cause.String(), "error", f.err}
+}
+
 // Unwrap lets the server find the status.
 func (f *failure) Unwrap() []error { return []error{f.status, f.err} }
 

@@ -238,8 +238,8 @@ func TestFailures(t *testing.T) {
 		if got := status + " " + body; !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
-		name := strings.TrimPrefix(test.backends[0], "http://")
-		if log := f.log.String(); test.log == "" && log != "" || test.log != "" && (!strings.Contains(log, test.log) || !strings.Contains(log, name)) {
+		name := "backend=" + strings.TrimPrefix(test.backends[0], "http://")
+		if log := f.log.String(); test.log == "" && log != "" || test.log != "" && (!strings.Contains(log, test.log) || !strings.Contains(log, `msg="knot: backend failed" `+name+" cause=")) {
 			t.Errorf("%s: the log has %q, want %q and %s", test.name, log, test.log, name)
 		}
 		if test.cause < causes {

@@ -251,7 +251,7 @@ func TestLeavers(t *testing.T) {
 	resp := testenv.Need(http.Get("http://" + addr + "/out"))(t)
 	resp.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
-	testenv.Equal(t, strings.Contains(log.String(), "handler failed"), false, "the log says %.500s", log.String())
+	testenv.Equal(t, strings.Contains(log.String(), "failed"), false, "the log says %.500s", log.String())
 }
 
 func TestFaults(t *testing.T) {
