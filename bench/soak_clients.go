@@ -18,6 +18,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 )
 
 // soakPause is between two requests of a client: a soak is to be long, not heavy.
@@ -29,10 +32,13 @@ const soakShown = 20
 // soakClient makes one visit; dice belongs to it.
 type soakClient func(ctx context.Context, dice *rand.Rand) error
 
-// clients are of HTTP/1 and HTTP/2, with upgraded connections, through a proxy, slow, and such that leave.
+// clients are of HTTP/1, HTTP/2 and HTTP/3, with upgraded connections, through a proxy, slow, and such that leave.
 func (s *sitesSoak) clients() (all []soakClient) {
 	for i := range 12 {
 		all = append(all, s.visitor(i))
+	}
+	for i := range 3 {
+		all = append(all, s.visits(12+i, "https", s.http3()))
 	}
 	for range 3 {
 		all = append(all, s.upgraded)
@@ -90,13 +96,69 @@ func (s *sitesSoak) visitor(i int) soakClient {
 		scheme, addr = "https", s.tls
 	}
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			var dialer net.Dialer
-			return dialer.DialContext(ctx, network, addr)
-		},
+		DialContext:       s.dialer(addr),
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		ForceAttemptHTTP2: i%4 != 2, DisableKeepAlives: i%4 == 3,
 	}
+	return s.visits(i, scheme, transport)
+}
+
+// http3 is a transport of HTTP/3 which takes TCP where no handshake of QUIC comes about, as browsers do: during an upgrade
+// Knot answers none.
+func (s *sitesSoak) http3() http.RoundTripper {
+	insecure := &tls.Config{InsecureSkipVerify: true}
+	return &fallingBack{over: s,
+		quic: &http3.Transport{TLSClientConfig: insecure, Dial: func(ctx context.Context, _ string, tls *tls.Config, config *quic.Config) (*quic.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, quicPatience)
+			defer cancel()
+			c, err := quic.DialAddr(ctx, s.tls, tls, config)
+			if err != nil && (ctx.Err() != nil || isRefusal(err)) {
+				err = errNoQUIC
+			}
+			return c, err
+		}},
+		tcp: &http.Transport{TLSClientConfig: insecure, ForceAttemptHTTP2: true, DialContext: s.dialer(s.tls)},
+	}
+}
+
+var errNoQUIC = errors.New("no handshake of QUIC")
+
+// quicPatience is longer than browsers wait before they try TCP too.
+const quicPatience = 2 * time.Second
+
+// fallingBack is a transport of HTTP/3, and of TCP where there is none.
+type fallingBack struct {
+	over      *sitesSoak
+	quic, tcp http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f *fallingBack) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := f.quic.RoundTrip(req)
+	if errors.Is(err, errNoQUIC) { // and nothing was read of the body
+		f.over.count("http3-by-tcp")
+		return f.tcp.RoundTrip(req)
+	}
+	f.over.count("http3")
+	return resp, err
+}
+
+// dialer connects to addr, whatever it is asked for.
+func (s *sitesSoak) dialer(addr string) func(ctx context.Context, network, _ string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, network, addr)
+	}
+}
+
+// isRefusal reports whether Knot has refused a connection as it is overloaded or stops: a handshake of TLS ends with an alert then.
+func isRefusal(err error) bool {
+	var quicError *quic.TransportError
+	return errors.As(err, &quicError) && quicError.ErrorCode == quic.ConnectionRefused || strings.Contains(err.Error(), "remote error: tls: internal error")
+}
+
+// visits makes requests of all cases.
+func (s *sitesSoak) visits(i int, scheme string, transport http.RoundTripper) soakClient {
 	jar, _ := cookiejar.New(nil)
 	client := &http.Client{Transport: transport, Timeout: serverStart, Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	last := "" // backend that the client sticks to
@@ -172,6 +234,9 @@ func (s *sitesSoak) visit(ctx context.Context, client *http.Client, scheme strin
 		req.Header.Set(c.header[i], c.header[i+1])
 	}
 	resp, err := client.Do(req)
+	if err != nil && isRefusal(err) {
+		return errRefused
+	}
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ tls = false
 
 [[listen]]
 addr = 'TLS'
+http3 = true
 
 [[listen]]
 addr = 'PROXIED'

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio/bench/internal/load"
 	"github.com/capriccio-go/capriccio/bench/internal/proc"
 	"github.com/capriccio-go/capriccio/bench/internal/report"
 )
@@ -27,6 +29,10 @@ const (
 	soakUpgrades = 3
 	// soakReload is the time between two changes of the configuration.
 	soakReload = time.Second
+	// In an hour there is an overload every five minutes, for 20 s.
+	soakOverloads    = 12
+	overloadShare    = 15 // the part of the time between two overloads that one lasts is 1 in so many
+	overloadingConns = 2000
 )
 
 // sitesSoakExperiment loads command knot with every feature of its sites on, changes the configuration each second, replaces
@@ -52,6 +58,7 @@ type sitesSoak struct {
 	off                 string // file that takes a site out of service
 	refused             atomic.Int64
 	reloads, upgrades   int
+	overloads           []load.Tally
 	counts              sync.Map // case → *atomic.Int64
 	progress            io.Writer
 }
@@ -69,10 +76,12 @@ func (r *run) soakSites(length time.Duration) error {
 	for i, client := range s.clients() {
 		clients.Go(func() { s.repeat(ctx, i, client) })
 	}
+	var overloaded error
+	clients.Go(func() { overloaded = r.overloadSites(ctx, s, length/soakOverloads) })
 	processes, err := s.watchSites(ctx, length)
 	cancel()
 	clients.Wait()
-	if err = errors.Join(err, r.ctx.Err()); err != nil {
+	if err = errors.Join(err, r.ctx.Err(), overloaded); err != nil {
 		return err
 	}
 	if err := errors.Join(r.reportSites(s, processes, length), s.endSites()); err != nil || r.failed == nil {
@@ -80,6 +89,37 @@ func (r *run) soakSites(length time.Duration) error {
 	}
 	text, err := os.ReadFile(s.errors())
 	return errors.Join(err, os.WriteFile(filepath.Join(r.folder, "sites-soak.log"), text, 0o666))
+}
+
+// overloadSites has impatient clients ask for more than the server can do, once in each time of that length.
+func (r *run) overloadSites(ctx context.Context, s *sitesSoak, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	ask := func(host, path string) load.Share {
+		return load.Share{Request: fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host), Weight: 1}
+	}
+	addr, err := netip.ParseAddrPort(s.plain)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		seen, err := r.runLoad(ctx, clientSpec{Closed: &load.ClosedConfig{
+			Target: load.Target{Addr: addr, Core: clientCore}, Clients: overloadingConns, For: every / overloadShare,
+			Mix: []load.Share{ask("app.test", "/api/x?size=3000"), ask("kept.test", "/own/1"), ask("files.test", "/style.css")},
+		}}, every, nil)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("overload: %w", err)
+		}
+		s.overloads = append(s.overloads, seen.All)
+	}
 }
 
 // reportSites writes down what was seen of each of the processes, and checks that nothing has grown in the life of one.
@@ -103,6 +143,11 @@ func (r *run) reportSites(s *sitesSoak, processes [][]map[string]float64, length
 	r.note("x is the share of %v that has passed, in %%; %d requests, %d wrong or failed, %d refused with 503 as the server was overloaded; %d changes of the configuration, %d upgrades",
 		length, s.requests.Load(), s.failed.Load(), s.refused.Load(), s.reloads, s.upgrades)
 	r.note("requests by case: %s", s.countsText())
+	var during load.Tally
+	for _, one := range s.overloads {
+		during.Served, during.Refused, during.Failed, during.TimedOut = during.Served+one.Served, during.Refused+one.Refused, during.Failed+one.Failed, during.TimedOut+one.TimedOut
+	}
+	r.note("%d overloads by %d clients that ask again at once: %d of their requests answered, %d refused, %d failed", len(s.overloads), overloadingConns, during.Served, during.Refused, during.Failed+during.TimedOut)
 	errs, faults := s.logged()
 	r.note("lines of level ERROR in the log of knot: %d", errs)
 	r.charts = []report.Chart{{Title: "Resident memory of knot", Metric: "resident", XLabel: "time, %"}, {Title: "Open descriptors", Metric: "descriptors", XLabel: "time, %"}}

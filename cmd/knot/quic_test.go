@@ -277,6 +277,10 @@ func TestHTTP3Stops(t *testing.T) {
 	<-began
 	p.stop()
 	testenv.Until(t, "the stop has begun", func() bool { return refused("tcp", addr) })
+	testenv.Until(t, "new clients are told", func() bool {
+		_, err := quic.DialAddr(t.Context(), addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h3"}}, nil)
+		return err != nil && strings.Contains(err.Error(), "CONNECTION_REFUSED")
+	})
 	close(goOn)
 	testenv.Equal(t, <-got, 1<<20, "bytes of the response")
 	p.end()

@@ -151,8 +151,20 @@ func (l *Listener) ServeRequests(answer http.Handler, overloaded func() bool) er
 		<-l.drained
 		return err
 	}
+	go refuseAll(ln) // until ln is closed
 	<-l.drained
 	return net.ErrClosed
+}
+
+// refuseAll closes the connections whose handshakes were under way when the drain began: nothing else would tell their clients.
+func refuseAll(ln *quic.Listener) {
+	for {
+		q, err := ln.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		go q.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
+	}
 }
 
 // tls is the configuration of handshakes.
@@ -183,12 +195,18 @@ func forQUIC(c *tls.Config, used func()) *tls.Config {
 }
 
 var (
+	errDraining   = errors.New("knot: stopping")
 	errOverloaded = errors.New("knot: overloaded")
 	errFull       = errors.New("knot: too many connections")
 )
 
 // admit decides whether a client gets a handshake.
 func (l *Listener) admit(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+	select {
+	case <-l.draining:
+		return nil, errDraining
+	default:
+	}
 	if l.overloaded() {
 		return nil, errOverloaded
 	}
