@@ -174,7 +174,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		if x.w < len(x.in) && &p[0] == &x.in[x.w] {
 			x.w += n
 		}
-		return n, x.heldUp(n)
+		return n, x.countBody(n)
 	case neterr.TimedOut(err):
 		return 0, lateBody(err)
 	case err == nil || err == io.EOF:
@@ -191,8 +191,8 @@ func tornBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTor
 // lateBody is the error for a read that has met its deadline.
 func lateBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err) }
 
-// heldUp counts n bytes that were read of the body, and parks while memory is short and others go first.
-func (x *Ctx) heldUp(n int) error {
+// countBody counts n bytes that were read of the body, and parks while memory is short and others go first.
+func (x *Ctx) countBody(n int) error {
 	b := &x.body
 	if b.budget == nil || x.finished || x.dropBy != 0 { // no handler keeps it
 		return nil

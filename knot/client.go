@@ -41,7 +41,8 @@ func (x *Ctx) TrustPeers(t Trust) bool {
 	return x.client.Trusted
 }
 
-// decideClient decides which address the client has. No other function does.
+// decideClient decides which address the client has. No other function does. Peers in also are trusted besides those of
+// Server.Trust.
 func (x *Ctx) decideClient(also Trust) {
 	x.client = clientaddr.Decide(x.c.remoteHost(), x.c.nc.RemoteAddr(), &x.srv.settings().trust.peers, &also.peers, &x.head, x.headBytes())
 }

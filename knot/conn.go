@@ -26,7 +26,7 @@ type readableAt interface {
 	HungUp() bool
 }
 
-// waiter is c.nc if that is a readable, else nil.
+// waiter is c.nc if that can wait for a request without a task, else nil.
 func (c *conn) waiter() readable {
 	w, _ := c.nc.(readable)
 	return w
@@ -172,7 +172,7 @@ func (c *conn) idle() bool {
 		c.state.Store(connFresh)
 		return true
 	}
-	c.srv.tell(c, http.StateIdle)
+	c.srv.reportState(c, http.StateIdle)
 	c.state.Store(connIdle)
 	if c.srv.stopping.Load() && !c.srv.handing.Load() && !c.unread() {
 		// Shutdown may have missed it; if not, it only closed nc. The client must
@@ -274,9 +274,9 @@ func (c *conn) armIdle() {
 	}
 }
 
-// overslept handles a read deadline that passed on an idle connection: false
+// outlastedDeadline handles a read deadline that passed on an idle connection: false
 // if its time is up.
-func (c *conn) overslept() bool {
+func (c *conn) outlastedDeadline() bool {
 	now := int64(c.srv.clock.Elapsed())
 	c.readBy = 0
 	if until := c.idleUntil(); until != 0 && now >= until {

@@ -117,8 +117,8 @@ func (x *Ctx) keepHead() {
 	}
 }
 
-// anew forgets what is known of the request before, and what handlers have said of it.
-func (x *Ctx) anew() {
+// resetRequest forgets what is known of the request before, and what handlers have said of it.
+func (x *Ctx) resetRequest() {
 	r := &x.resp
 	clear(r.filters)
 	r.kept, r.filters = r.kept[:0], r.filters[:0]
@@ -261,8 +261,8 @@ func (x *Ctx) busyReads() {
 	}
 }
 
-// shed gives the buffers back, for a request that goes on without them.
-func (x *Ctx) shed() {
+// returnBuffers gives the buffers back, for a request that goes on without them.
+func (x *Ctx) returnBuffers() {
 	tasks.Buffers.Release(x.counted)
 	x.counted, x.spoiled = 0, true
 	y := &Ctx{in: x.in, out: x.out[:0], head: h1.Head{Fields: x.head.Fields}}
@@ -274,7 +274,7 @@ func (x *Ctx) shed() {
 // recycle drops what a pooled Ctx must not hold.
 func (x *Ctx) recycle() {
 	x.unfilter()
-	x.anew()
+	x.resetRequest()
 	x.c, x.srv, x.writeErr = nil, nil, nil
 	x.head.Reset()
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0

@@ -94,7 +94,7 @@ func (x *Ctx) armReply() {
 
 // flush sends all that is gathered.
 func (x *Ctx) flush() error {
-	x.tell()
+	x.countAnswered()
 	if x.writeErr != nil {
 		return x.sent(x.writeErr)
 	}
@@ -119,9 +119,9 @@ func (x *Ctx) sent(err error) error {
 	return err
 }
 
-// takeBack drops what is gathered of a response that is not to be completed. If none of it has left it is open again;
+// dropGathered drops what is gathered of a response that is not to be completed. If none of it has left it is open again;
 // otherwise the client must not get more of it: that might be its end.
-func (x *Ctx) takeBack() {
+func (x *Ctx) dropGathered() {
 	r := &x.resp
 	switch {
 	case r.phase == respOpen: // what is gathered is of responses before
@@ -160,7 +160,7 @@ func (x *Ctx) writeWith(parts [][]byte, size int) error {
 	case !ok: // TLS, for instance, would send a record for each
 		return x.writeGathered(parts)
 	}
-	x.slimFor(int64(size))
+	x.shrinkBuffersFor(int64(size))
 	x.vector = append(x.vectors[:0], x.out)
 	room := max(writeMost-len(x.out), 0)
 	for _, p := range parts {
@@ -170,7 +170,7 @@ func (x *Ctx) writeWith(parts [][]byte, size int) error {
 				return err
 			}
 			p, room = p[room:], writeMost
-			x.slimFor(writeMost)
+			x.shrinkBuffersFor(writeMost)
 		}
 		x.vector = append(x.vector, p)
 		room -= len(p)
@@ -182,7 +182,7 @@ func (x *Ctx) writeWith(parts [][]byte, size int) error {
 func (x *Ctx) writeAlone(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), writeMost)
-		x.slimFor(int64(n))
+		x.shrinkBuffersFor(int64(n))
 		x.armWrite()
 		began := x.beginWrite()
 		_, err := x.c.nc.Write(p[:n])

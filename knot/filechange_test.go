@@ -113,7 +113,7 @@ func loadOnce(f *Files) (*store.Entry, error) {
 	x.srv = new(Server)
 	x.path = []byte("/d/f")
 	f.store.Caches.Empty()
-	e, err := f.store.Find(x.asking())
+	e, err := f.store.Find(x.storeRequest())
 	if err == nil {
 		e.Release()
 	}

@@ -163,7 +163,7 @@ func (f *Files) Handle(x *Ctx) error {
 		x.AddHeader("Allow", allowFiles)
 		return x.SendError(405)
 	}
-	e, err := f.store.Find(x.asking())
+	e, err := f.store.Find(x.storeRequest())
 	switch {
 	case err == nil:
 		defer e.Release()
@@ -193,7 +193,7 @@ func (f *Files) Find(x *Ctx, path string) (file string, isDir bool, err error) {
 	if path == "" || path[0] != '/' || strings.IndexByte(path, 0) >= 0 {
 		return "", false, nil
 	}
-	q := x.asking()
+	q := x.storeRequest()
 	q.Path = h1.Bytes(path)
 	file, err = f.store.Name(q)
 	switch status := store.StatusOf(err); {
@@ -229,8 +229,8 @@ func (x *Ctx) redirectToSlash() error {
 	return x.Redirect(301, string(location))
 }
 
-// asking is x as the store sees it.
-func (x *Ctx) asking() *store.Request {
+// storeRequest is x as the store sees it.
+func (x *Ctx) storeRequest() *store.Request {
 	q := &x.asked
 	q.Path, q.Head, q.Text, q.Log = x.path, &x.head, x.headBytes(), (*fileLog)(x)
 	x.srv.clock.Now()
@@ -258,7 +258,7 @@ func (f *Files) Stats() FilesStats { return FilesStats(f.store.Stats()) }
 // serve them, in no order, and no more than most; more reports that there are more. The path must
 // end with a slash. Errors are those of Serve: match them with errors.As against Status. It parks.
 func (f *Files) List(x *Ctx, most int) (all []Listed, more bool, err error) {
-	more, err = f.store.List(x.asking(), most, func(one store.Listed) { all = append(all, Listed(one)) })
+	more, err = f.store.List(x.storeRequest(), most, func(one store.Listed) { all = append(all, Listed(one)) })
 	if err != nil {
 		return nil, false, openStatus(err)
 	}

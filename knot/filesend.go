@@ -27,12 +27,12 @@ func (x *Ctx) sendEntry(f *Files, e *store.Entry) error {
 
 // addLines adds the header lines that a 304 has, too.
 func (x *Ctx) addLines(e *store.Entry) {
-	x.giveWay(e)
+	x.dropReplaced(e)
 	x.resp.fields = append(x.resp.fields, e.Lines[:e.Head.Validators]...)
 }
 
-// giveWay drops the header lines of the response in whose place the file has others.
-func (x *Ctx) giveWay(e *store.Entry) {
+// dropReplaced drops the header lines of the response in whose place the file has others.
+func (x *Ctx) dropReplaced(e *store.Entry) {
 	own := e.Lines[e.Head.Own:e.Head.Validators]
 	if len(own) == 0 {
 		return
@@ -47,7 +47,7 @@ func (x *Ctx) giveWay(e *store.Entry) {
 // system call.
 func (x *Ctx) sendFull(e *store.Entry) error {
 	r := &x.resp
-	x.giveWay(e)
+	x.dropReplaced(e)
 	x.commitOpen()
 	r.length, r.written, r.phase = e.Length, e.Length, respDone
 	if x.head.Method == h1.MethodHead {
@@ -149,7 +149,7 @@ func (x *Ctx) beginBytes(length int64) {
 	r := &x.resp
 	r.length, r.written = length, length
 	if len(r.filters) > 0 {
-		if x.seal(length); r.coding != nil {
+		if x.runFilters(length); r.coding != nil {
 			return // it is committed when there is something coded
 		}
 	}
@@ -280,7 +280,7 @@ func (p *entryPages) Resident(off, n int64) int64 {
 func (x *Ctx) sendPages(nc fileSender, e *store.Entry, from, length int64) (int64, error) {
 	p := &x.pages
 	*p = entryPages{store.Pages{Of: e, Clock: &x.srv.clock}, x}
-	x.slimFor(length)
+	x.shrinkBuffersFor(length)
 	x.c.armWrite(x.srv.settings().write)
 	x.beginWrite()
 	sent, err := nc.SendFile(x.out, e.FD, from, length, p)
@@ -344,7 +344,7 @@ func (x *Ctx) beginPiece() (int64, error) {
 	}
 	room := x.roomFor(store.WideSize)
 	if room < leastPiece {
-		x.slim(leastPiece)
+		x.shrinkBuffers(leastPiece)
 		return leastPiece, nil
 	}
 	x.widen()

@@ -116,9 +116,9 @@ func (h ResponseHead) NotModified() {
 	}
 }
 
-// seal has the filters see the head, once. length is that of the body, -1 if it is not known. It is called before commit, if
+// runFilters has the filters see the head, once. length is that of the body, -1 if it is not known. It is called before commit, if
 // there are filters.
-func (x *Ctx) seal(length int64) {
+func (x *Ctx) runFilters(length int64) {
 	r := &x.resp
 	if r.sealed {
 		return

@@ -74,7 +74,7 @@ func (x *Ctx) Hijack() (nc net.Conn, rest []byte, err error) {
 	if err := c.nc.SetDeadline(time.Time{}); err != nil {
 		return nil, nil, err
 	}
-	rest = x.giveUp()
+	rest = x.hijack()
 	c.leave()
 	return c.nc, rest, nil
 }

@@ -51,7 +51,7 @@ func (s *Server) Sockets() (files []*os.File, err error) {
 func (s *Server) handOver(ctx context.Context) error {
 	s.handing.Store(true) // before stopping, so that it is not taken for a shutdown
 	s.stopping.Store(true)
-	s.farewell()
+	s.sayGoAway()
 	task.Offload(func() {
 		for _, ln := range s.tracked() {
 			if ln, ok := ln.(interface{ SetUnlinkOnClose(bool) }); ok {

@@ -116,8 +116,8 @@ func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 		(s.HTTP2 == nil || !s.HTTP2.PermitProhibitedCipherSuites) && !slices.Contains(ciphersHTTP2, state.CipherSuite) {
 		h.Refuse()
 	}
-	s.tell(c, http.StateActive)
-	s.tell(c, http.StateIdle)
+	s.reportState(c, http.StateActive)
+	s.reportState(c, http.StateIdle)
 	h.Begin()
 }
 
@@ -160,7 +160,7 @@ func (h *http2Conn) Changed() {
 	case ended:
 		state = http.StateClosed
 	}
-	h.c.srv.tell(h.c, state)
+	h.c.srv.reportState(h.c, state)
 }
 
 // Forget implements h2.Host.
@@ -203,8 +203,8 @@ func (r *http2Request) Client() uint32 { return r.framing.on.c.client() }
 // SetClient is that of the connection.
 func (r *http2Request) SetClient(addr netip.Addr) { r.framing.on.c.setClient(addr) }
 
-// farewell tells all clients of HTTP/2 to send no further requests. It may block for a moment.
-func (s *Server) farewell() {
+// sayGoAway tells all clients of HTTP/2 to send no further requests. It may block for a moment.
+func (s *Server) sayGoAway() {
 	var all []*http2Conn
 	s.mu.Lock()
 	for c := s.first; c != nil; c = c.next {

@@ -149,7 +149,7 @@ func (i *inner) SendHead() error {
 		return err
 	}
 	if len(x.resp.filters) > 0 {
-		x.seal(x.resp.length)
+		x.runFilters(x.resp.length)
 	}
 	x.commit(x.resp.wire(x.resp.length))
 	x.resp.phase, x.resp.written = respDone, 0
@@ -181,7 +181,7 @@ func (i *inner) BodyApart() (ownctx.Body, error) {
 	b := &bodyApart{x: x, y: y}
 	y.w = copy(y.in, rest)
 	y.recount()
-	x.lendOut()
+	x.returnOut()
 	x.r, x.w = x.bodyAt, x.bodyAt
 	y.body, x.body = x.body, body{}
 	y.resp.phase = respDone

@@ -221,7 +221,7 @@ func (e *exchange) unwind(v any, goexit bool) {
 		return // hijacked
 	}
 	x.closing = true
-	x.takeBack()
+	x.dropGathered()
 	if v == http.ErrAbortHandler {
 		x.torn = true
 		x.resp.phase = respDone
@@ -306,7 +306,7 @@ func (e *exchange) conclude(x *Ctx) {
 	if x.head.Method == h1.MethodHead && r.phase == respOpen && r.length < 0 && (r.written == 0 || e.unsized) {
 		// The length is not known: a handler may not bother to write for HEAD.
 		if len(r.filters) > 0 {
-			x.seal(-1)
+			x.runFilters(-1)
 		}
 		x.commit(-1)
 		r.phase, r.written = respDone, 0

@@ -193,7 +193,7 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if c == nil {
 		return nil, nil, err
 	}
-	e.srv.tell(c, http.StateHijacked)
+	e.srv.reportState(c, http.StateHijacked)
 	return e.nc, rw, err
 }
 
@@ -230,7 +230,7 @@ func (e *exchange) hijack() (*conn, *bufio.ReadWriter, error) {
 	e.ctx.Detach()
 	e.hijacked, e.x, x.adapted = true, nil, nil
 	c := x.c
-	rest := x.giveUp()
+	rest := x.hijack()
 	e.leave(c)
 	in := bufio.NewReaderSize(e.nc, max(4<<10, len(rest)))
 	if len(rest) > 0 {
@@ -242,8 +242,8 @@ func (e *exchange) hijack() (*conn, *bufio.ReadWriter, error) {
 	return c, bufio.NewReadWriter(in, bufio.NewWriter(e.nc)), nil
 }
 
-// giveUp leaves the connection to the handler. It returns what has come besides the request.
-func (x *Ctx) giveUp() (rest []byte) {
+// hijack leaves the connection to the handler. It returns the bytes that have come after the request.
+func (x *Ctx) hijack() (rest []byte) {
 	rest = bytes.Clone(x.in[x.r:x.w])
 	x.gone, x.closing, x.resp.phase = true, true, respDone
 	x.resp.status = http.StatusSwitchingProtocols // for the access log
@@ -252,8 +252,8 @@ func (x *Ctx) giveUp() (rest []byte) {
 	}
 	x.srv.handOn(x.c)
 	x.conclude()
-	x.tell()
-	x.shed()
+	x.countAnswered()
+	x.returnBuffers()
 	return rest
 }
 

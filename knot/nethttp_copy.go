@@ -89,7 +89,7 @@ func (e *exchange) sendPart(p *nethttp.FilePart) (int64, error) {
 	if r.recoded || r.drop {
 		return 0, nil
 	}
-	x.slimFor(p.Size)
+	x.shrinkBuffersFor(p.Size)
 	x.beginWrite()
 	sent, err := nc.SendFile(x.out, store.DescriptorOf(file), p.From, p.Size, &handlerPages{file, e, x})
 	x.spend(sent + int64(len(x.out)))

@@ -77,8 +77,8 @@ func (e *exchange) limitStd(std *http.Server) { // not by the server's clock, wh
 	}
 }
 
-// tell calls ConnState, if there is one, and c was not in that state before.
-func (s *Server) tell(c *conn, state http.ConnState) {
+// reportState calls ConnState, if there is one, and c was not in that state before.
+func (s *Server) reportState(c *conn, state http.ConnState) {
 	if s.std.TellsState() {
 		s.std.Tell(&c.told, c.nc, state, s.errorLog())
 	}

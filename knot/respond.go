@@ -167,7 +167,7 @@ func (x *Ctx) Send(status int, ctype string, body []byte) error {
 	r.written = int64(len(body))
 	r.length = r.written
 	if len(r.filters) > 0 {
-		x.seal(r.length)
+		x.runFilters(r.length)
 		if r.coding != nil {
 			if err := x.encode(body); err != nil {
 				return err
@@ -268,7 +268,7 @@ func (x *Ctx) Flush() error {
 	case x.begun() != nil:
 	case x.head.Method == h1.MethodHead: // what is written does not count; the end may be far
 		if len(r.filters) > 0 {
-			x.seal(r.length)
+			x.runFilters(r.length)
 		}
 		x.commit(r.wire(r.length))
 		r.phase = respUntilClose
@@ -289,7 +289,7 @@ func (x *Ctx) Flush() error {
 func (x *Ctx) startStream() error {
 	r := &x.resp
 	if len(r.filters) > 0 {
-		x.seal(r.length)
+		x.runFilters(r.length)
 	}
 	switch {
 	case x.writeErr != nil:
@@ -427,7 +427,7 @@ func (x *Ctx) complete() error {
 			length = int64(len(r.held))
 		}
 		if len(r.filters) > 0 {
-			x.seal(length)
+			x.runFilters(length)
 			if r.coding != nil {
 				return x.finishCoded()
 			}

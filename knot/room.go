@@ -110,7 +110,7 @@ func (s *Server) resting() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range min(s.count, roomSteps) {
-		c := s.lookOn()
+		c := s.nextConn()
 		if since := c.since.Load(); c.state.Load() > connIdle || since <= 0 || since > latest || c.unwanted { // 0: not started yet
 			continue // one that is unwanted has no place of its own that another could have
 		}
@@ -123,8 +123,8 @@ func (s *Server) resting() []*conn {
 	return some[:n]
 }
 
-// lookOn returns the next connection; there must be one. It needs mu.
-func (s *Server) lookOn() *conn {
+// nextConn returns the next connection; there must be one. It needs mu.
+func (s *Server) nextConn() *conn {
 	c := s.hand
 	if c == nil {
 		c = s.first
@@ -169,10 +169,10 @@ func (s *Server) turnAway(c *conn) {
 
 // forget is the end of a connection that admit took up.
 func (s *Server) forget(c *conn) {
-	s.tell(c, http.StateClosed)
+	s.reportState(c, http.StateClosed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.callIn()
+	s.retryAccepts()
 	s.unlist(c)
 }
 
@@ -194,8 +194,8 @@ func (s *Server) unlist(c *conn) {
 	s.checkDrained()
 }
 
-// callIn lets those try again that wait for there to be fewer connections. It needs mu.
-func (s *Server) callIn() {
+// retryAccepts lets those try again that wait for there to be fewer connections. It needs mu.
+func (s *Server) retryAccepts() {
 	if s.room != nil {
 		s.roomy()
 		s.room = nil
@@ -221,6 +221,6 @@ func (s *Server) handOn(c *conn) {
 func (s *Server) closedByHandler() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.callIn()
+	s.retryAccepts()
 	s.hijacked--
 }

@@ -275,7 +275,7 @@ func (s *Server) borrow(c *conn) *Ctx {
 }
 
 func giveBack(x *Ctx) {
-	x.tell()
+	x.countAnswered()
 	tasks.Buffers.Release(x.counted)
 	if x.spoiled {
 		return
@@ -302,7 +302,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 func (s *Server) begin(c *conn, verdict admission) {
 	switch verdict {
 	case admitted:
-		s.tell(c, http.StateNew)
+		s.reportState(c, http.StateNew)
 		c.start()
 	case turnedAway:
 		s.turnAway(c)

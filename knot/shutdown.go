@@ -24,7 +24,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.ready()
 	s.stopping.Store(true)
 	s.closeIdle()
-	s.farewell()
+	s.sayGoAway()
 	var err error
 	task.Offload(func() {
 		for _, ln := range s.tracked() {
@@ -42,7 +42,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // that was made ahead and is not used. net/http has the same.
 const freshFor = 5 * time.Second
 
-// awaitDrained reports whether no listener and no connection was left before ctx ended. It blocks.
+// awaitDrained blocks until no listener and no connection is left, or until ctx ends, and reports which: true for the first. After
+// freshFor it closes the connections on which no request has come.
 func (s *Server) awaitDrained(ctx context.Context) bool {
 	s.mu.Lock()
 	s.checkDrained()
@@ -112,7 +113,7 @@ func (s *Server) drain(ctx context.Context, ln net.Listener) {
 }
 
 // closeIdle closes the connections that wait for another request, or have waited for the first for freshFor, but not
-// those on which one has come and is about to be read, nor those of HTTP/2, see farewell.
+// those on which one has come and is about to be read, nor those of HTTP/2, see sayGoAway.
 func (s *Server) closeIdle() {
 	type resting struct {
 		c     *conn

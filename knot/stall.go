@@ -14,10 +14,10 @@ import (
 
 // Memory that a request holds while its client takes nothing of the response, and the time that a client may be slow.
 
-// outBuffers are those of Ctx.out that have been given back by slim.
+// outBuffers are those of Ctx.out that have been given back by shrinkBuffers.
 var outBuffers = sync.Pool{New: func() any { return new([outSize]byte) }}
 
-// slimIn is the size of the read buffer that slim leaves, in bytes, if what is in it is not more.
+// slimIn is the size of the read buffer that shrinkBuffers leaves, in bytes, if what is in it is not more.
 const slimIn = 512
 
 // roomOf is netpoll.Conn.WriteRoom of a connection, math.MaxInt if that can't be told of it.
@@ -37,11 +37,11 @@ func (x *Ctx) roomFor(n int) int {
 	return int(x.c.room) - len(x.out)
 }
 
-// slimFor is slim before a write of what is gathered and n bytes more, if that would wait. The room for a small write is asked
+// shrinkBuffersFor is shrinkBuffers before a write of what is gathered and n bytes more, if that would wait. The room for a small write is asked
 // for only on a connection where it has been: on others it is not worth the system call.
-func (x *Ctx) slimFor(n int64) {
+func (x *Ctx) shrinkBuffersFor(n int64) {
 	if (n >= store.WideSize || x.c.room > 0) && n > int64(x.roomFor(int(min(n, writeMost)))) {
-		x.slim(0)
+		x.shrinkBuffers(0)
 	}
 }
 
@@ -52,9 +52,9 @@ func (x *Ctx) spend(n int64) {
 	}
 }
 
-// slim gives the buffers back, but for what is in them, and leaves room for that many bytes more in the output buffer. The
+// shrinkBuffers gives the buffers back, but for what is in them, and leaves room for that many bytes more in the output buffer. The
 // handler may have views into the read buffer, which is left to the garbage collector for that.
-func (x *Ctx) slim(more int) {
+func (x *Ctx) shrinkBuffers(more int) {
 	// Of a handler of net/http another goroutine may be reading.
 	if n := max(x.w, slimIn); n <= inSize/4 && n < len(x.in) && x.adapted == nil {
 		in := make([]byte, n)
@@ -79,8 +79,8 @@ func (x *Ctx) shrinkOut(more int) {
 	}
 }
 
-// lendOut gives the output buffer back, if nothing is in it, for a wait for the client. widenOut comes after it.
-func (x *Ctx) lendOut() {
+// returnOut gives the output buffer back, if nothing is in it, for a wait for the client. widenOut comes after it.
+func (x *Ctx) returnOut() {
 	if len(x.out) == 0 {
 		x.shrinkOut(0)
 		x.recount()
@@ -161,7 +161,7 @@ func (x *Ctx) writeToStream(st *stream, parts ...[]byte) error {
 func (x *Ctx) sendGathered(more bool) (err error) {
 	st := x.c.stream
 	if st != nil && st.Room(len(x.out)) < len(x.out) {
-		x.slim(0)
+		x.shrinkBuffers(0)
 	}
 	x.armWrite()
 	began := x.beginWrite()
@@ -179,7 +179,7 @@ func (x *Ctx) writeOut() (int, error) {
 	nc, ok := ownconn.Of(x.c.nc).(interface{ WriteNow(b []byte) (int, error) })
 	if !ok {
 		if x.c.stream == nil {
-			x.slimFor(0)
+			x.shrinkBuffersFor(0)
 		}
 		return x.c.nc.Write(x.out)
 	}
@@ -188,18 +188,18 @@ func (x *Ctx) writeOut() (int, error) {
 		return n, err
 	}
 	x.out = x.out[:copy(x.out, x.out[n:])]
-	x.slim(0)
+	x.shrinkBuffers(0)
 	more, err := x.c.nc.Write(x.out)
 	return n + more, err
 }
 
-// awaitRoom waits until the client takes more of the body, and returns how many of n bytes; 0 after an error. Nothing is
-// gathered.
+// awaitRoom waits until the client takes more of the body, and returns how many of n bytes; 0 after an error. The caller has
+// sent what was gathered.
 func (x *Ctx) awaitRoom(st *stream, n int64) int64 {
 	if room := st.Room(int(n)); room > 0 {
 		return int64(room)
 	}
-	x.slim(0)
+	x.shrinkBuffers(0)
 	x.armWrite()
 	began := x.beginWrite()
 	room, err := st.AwaitRoom(n)

@@ -64,7 +64,7 @@ func (s *Server) stalled(latest int64) (some []pace.Response[*conn]) {
 	var framed []*http2Conn
 	s.mu.Lock()
 	for range min(s.count, roomSteps) {
-		c := s.lookOn()
+		c := s.nextConn()
 		if c.h2 != nil {
 			framed = append(framed, c.h2)
 		} else {

@@ -142,7 +142,7 @@ func TestBuffersAreCounted(t *testing.T) {
 	for range 1000 {
 		switch r.IntN(6) {
 		case 0:
-			x.slim(r.IntN(leastPiece))
+			x.shrinkBuffers(r.IntN(leastPiece))
 		case 1:
 			x.widenOut()
 		case 2:

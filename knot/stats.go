@@ -2,9 +2,9 @@ package knot
 
 import "time"
 
-// tell counts the requests that have been answered. They are counted before their responses leave: clients that send several
+// countAnswered counts the requests that have been answered. They are counted before their responses leave: clients that send several
 // requests at a time are counted at once.
-func (x *Ctx) tell() { answered(x.answers.Tell(&x.srv.counts)) }
+func (x *Ctx) countAnswered() { answered(x.answers.Tell(&x.srv.counts)) }
 
 // count takes up a request that has been answered.
 func (x *Ctx) count() {

@@ -44,7 +44,7 @@ func (x *Ctx) turn() verdict {
 		return turnClose
 	}
 	if n == 0 && neterr.TimedOut(err) {
-		if c.refused && c.extend() || !c.refused && c.overslept() {
+		if c.refused && c.extend() || !c.refused && c.outlastedDeadline() {
 			return turnRest
 		}
 		n = c.late(x.in)
@@ -53,7 +53,7 @@ func (x *Ctx) turn() verdict {
 		return turnClose
 	}
 	c.extended = false
-	x.srv.tell(c, http.StateActive)
+	x.srv.reportState(c, http.StateActive)
 	if !x.srv.readsFirst() && !c.inside && !c.refused {
 		c.enter()
 	}
@@ -172,7 +172,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 // first byte after its body.
 func (x *Ctx) serveRequest() {
 	x.finished, x.duplex = false, false
-	x.anew()
+	x.resetRequest()
 	x.resp.begin()
 	x.beginBody()
 	x.c.answering.Store(false)
@@ -357,7 +357,7 @@ func (x *Ctx) replace(status int) {
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *h1.Fault) {
 	x.headAt = x.r
-	x.anew()
+	x.resetRequest()
 	method := x.head.Method // an answer to HEAD has no body, whatever it says
 	x.head.Reset()
 	x.head.Method = method
@@ -388,7 +388,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 		x.logRequest(what, "panic", logwriter.OneLine(fmt.Sprint(p)), "stack", logwriter.OneLine(string(engine.PanicStack(p))))
 	}
 	if !x.finished {
-		x.takeBack()
+		x.dropGathered()
 	}
 	x.closing = true
 	if !x.finished {

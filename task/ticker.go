@@ -37,7 +37,7 @@ func (t *Ticker) Reset(every time.Duration) {
 	if every <= 0 {
 		panic(fmt.Sprintf("task: a Ticker with %v between ticks; want more than 0", every))
 	}
-	engine.CurrentLoop() // AfterFunc brings a task back that is away from its loop, whose other tasks may want mu
+	engine.CurrentLoop() // reattaches a detached task: AfterFunc would do it under mu, which other tasks of its loop may want
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stop()
@@ -55,7 +55,7 @@ func (t *Ticker) Stop() {
 	t.stop()
 }
 
-// stop needs mu.
+// stop ends the present run of ticks: tick does nothing for a run that is over. It needs mu.
 func (t *Ticker) stop() {
 	t.runs++
 	if t.timer != nil {

@@ -211,7 +211,7 @@ func (a *agent) ask(ctx context.Context) {
 		m.snap = nil
 		m.asked.Unlock()
 	}
-	news(free, a.sur.say)
+	reportChanges(free, a.sur.say)
 	var targets []metrics.Target
 	a.mu.Lock()
 	for _, m := range all {

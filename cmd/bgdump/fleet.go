@@ -74,7 +74,7 @@ func fleet(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 			}
 		}
 	}
-	news(all, sur.say)
+	reportChanges(all, sur.say)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -228,9 +228,9 @@ func naming(names []string) string {
 	return strings.Join(names, ", ") + more
 }
 
-// news says which programs give no graph though they did when last asked, programs with the same reason together, which programs
+// reportChanges says which programs give no graph though they did when last asked, programs with the same reason together, which programs
 // give one again, and which clocks differ.
-func news(all []*member, say func(format string, args ...any)) {
+func reportChanges(all []*member, say func(format string, args ...any)) {
 	failed := map[string][]string{}
 	var again []string
 	for _, m := range all {

@@ -105,7 +105,7 @@ func (r *fleetRecorder) round(ctx context.Context) {
 	if askAll(ctx, r.set, r.sur, r.roster.all, r.write) != nil {
 		return
 	}
-	news(r.roster.all, r.say)
+	reportChanges(r.roster.all, r.say)
 	err := r.keep.prune(r.dir, r.sur.clock.Now())
 	r.grown = 0
 	r.report(err)

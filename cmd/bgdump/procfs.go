@@ -42,6 +42,7 @@ func systemKernel() *kernel {
 // A pidfd is a process; pid is for kernels that have no such thing (before 5.3).
 type pidfd struct{ fd, pid int }
 
+// holdProcess returns the process with a number. A descriptor of it makes sure that a later process of that number is not taken for it.
 func holdProcess(pid int) (process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch err {

@@ -154,7 +154,7 @@ func (r *recorder) run(ctx context.Context) error {
 		return err
 	}
 	next := r.sur.clock.Now()
-	err := r.once(ctx)
+	err := r.recordOnce(ctx)
 	if ctx.Err() != nil {
 		return r.stopped("")
 	}
@@ -171,7 +171,7 @@ func (r *recorder) run(ctx context.Context) error {
 		if wait(ctx, r.sur.clock, next.Sub(now)) != nil {
 			return r.stopped("")
 		}
-		err := r.once(ctx)
+		err := r.recordOnce(ctx)
 		if ctx.Err() != nil {
 			return r.stopped("")
 		}
@@ -206,7 +206,8 @@ func (r *recorder) stopped(why string) error {
 	return nil
 }
 
-func (r *recorder) once(ctx context.Context) error {
+// recordOnce writes one recording, and removes old ones.
+func (r *recorder) recordOnce(ctx context.Context) error {
 	s, err := r.src.Snapshot(ctx)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func checkCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		}
 		return out.Code(exitFailed, stderr, "knot")
 	}
-	fmt.Fprintf(out, "%s is all right; sites: %d%s\n", args[0], len(set.sites), set.toBePassed())
+	fmt.Fprintf(out, "%s is all right; sites: %d%s\n", args[0], len(set.sites), set.systemdSockets())
 	return out.Code(exitFailed, stderr, "knot")
 }
 

@@ -172,8 +172,8 @@ func (set *settings) addTo(hosts map[string]*site.Hosts, s *site.Site, c *config
 	return first
 }
 
-// toBePassed names the sockets that systemd has to pass.
-func (set *settings) toBePassed() string {
+// systemdSockets is the end of a message that names the sockets which systemd has to pass; "" if there are none.
+func (set *settings) systemdSockets() string {
 	var names []string
 	for _, p := range set.points {
 		if name, ok := strings.CutPrefix(p.Addr, "systemd:"); ok {
@@ -186,7 +186,8 @@ func (set *settings) toBePassed() string {
 	return "; systemd has to pass sockets named " + strings.Join(names, ", ")
 }
 
-// assign gives the sockets that were handed over to the points. Sockets that no point wants are closed.
+// assign gives inherited sockets to the addresses that knot listens on, and closes those that no address wants. Files of Unix
+// sockets that a process has left behind are removed.
 func (set *settings) assign(sockets []addresses.Socket, log *slog.Logger) error {
 	unused, err := addresses.Assign(set.points, sockets)
 	for _, s := range unused {

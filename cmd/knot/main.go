@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
 	over, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- serve(ctx, set, args, stdout, stderr, caught, func() { close(over) }) }()
-	if err := theEnd(ended, over); err != nil {
+	if err := awaitEnd(ended, over); err != nil {
 		// The library's errors name their package, which is called as the program is.
 		fmt.Fprintln(stderr, "knot:", strings.TrimPrefix(explain(err, set), "knot: "))
 		return exitFailed
@@ -82,9 +82,9 @@ var endPatience = 5 * time.Second // for tests to change
 
 var errStuck = errors.New("what was left of the access log or the output could not be written: nobody takes it")
 
-// theEnd is what comes from ended. From over on it waits no longer than endPatience: a pipe that knot writes to may
+// awaitEnd is what comes from ended. From over on it waits no longer than endPatience: a pipe that knot writes to may
 // have no reader.
-func theEnd(ended <-chan error, over <-chan struct{}) error {
+func awaitEnd(ended <-chan error, over <-chan struct{}) error {
 	select {
 	case err := <-ended:
 		return err
@@ -296,8 +296,8 @@ func explain(err error, set *settings) string {
 	switch {
 	case strings.Contains(addr, "/") && !strings.HasPrefix(addr, "unix:") && !errors.As(err, &path):
 		return fmt.Sprintf("%v\n%s wants host:port%s.", err, flag, orUnix)
-	case meant(err) != "":
-		return fmt.Sprintf("%v\nDid you mean %s %s?", err, flag, meant(err))
+	case likelyAddress(err) != "":
+		return fmt.Sprintf("%v\nDid you mean %s %s?", err, flag, likelyAddress(err))
 	case strings.HasPrefix(addr, "unix:"):
 		return err.Error()
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -312,9 +312,9 @@ func explain(err error, set *settings) string {
 	return err.Error()
 }
 
-// meant is the address that was probably meant by one without a port, or by an
+// likelyAddress is the address that was probably meant by one without a port, or by an
 // IPv6 address without brackets; "" if err is about something else.
-func meant(err error) string {
+func likelyAddress(err error) string {
 	var wrong *net.AddrError
 	if !errors.As(err, &wrong) {
 		return ""

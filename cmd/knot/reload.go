@@ -64,6 +64,8 @@ func openTLS(t *tlsSettings, errorLog *slog.Logger) (*tlsNow, error) {
 	return newTLS(&s), nil
 }
 
+// newTLS returns a tlsNow that serves with s until a reload. Its config stays the same: it asks for the present one at each
+// handshake.
 func newTLS(s *secured) *tlsNow {
 	n := new(tlsNow)
 	n.now.Store(s)

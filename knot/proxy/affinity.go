@@ -208,8 +208,9 @@ func (e *exchange) aim() {
 	}
 }
 
-// sticks returns the cookie that leads the client back to the backend that has answered; "" if it needs none.
-func (e *exchange) sticks() string {
+// stickyCookie returns the cookie that leads the client back to the backend that has answered; "": the client has it already, or
+// needs none.
+func (e *exchange) stickyCookie() string {
 	if e.p.Sticky == nil || e.b == e.home {
 		return ""
 	}

@@ -253,9 +253,9 @@ func (b *backend) leave(u *upstream, keep bool) {
 	b.exit()
 }
 
-// worked notes that it has answered. That ends a row of failures, whose number it returns for failed: the answer may
+// noteAnswer notes that it has answered. That ends a row of failures, whose number it returns for failed: the answer may
 // break off yet.
-func (b *backend) worked() (row int64) {
+func (b *backend) noteAnswer() (row int64) {
 	if b.downUntil.Load() == 0 && b.fails.Load() == 0 {
 		return 0
 	}
@@ -270,7 +270,7 @@ func (b *backend) worked() (row int64) {
 	return row
 }
 
-// failed notes that it has not, or has not to the end; then row is what worked has returned.
+// failed notes that it has not, or has not to the end; then row is what noteAnswer has returned.
 func (b *backend) failed(row int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -59,7 +59,7 @@ func (e *exchange) demandLines() (lines []knot.Header) {
 // statusLate is the answer to a client whose time is over, which it will hardly read: RFC 9110, 15.6.5.
 const statusLate knot.Status = 504
 
-// gaveUp reports whether f has come of the client's time, and not of the backend.
-func (e *exchange) gaveUp(f *failure) bool {
+// isClientsTimeout reports whether f has come of the client's time, and not of the backend.
+func (e *exchange) isClientsTimeout(f *failure) bool {
 	return e.hasty && (f.cause == causeTimeout || f.cause == causeQueue || f.cause == causeConnect) && e.late()
 }

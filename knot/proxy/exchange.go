@@ -82,7 +82,7 @@ type exchange struct {
 	trace     trace
 	method    string
 	trusted   bool          // the peer is a proxy whose word about the client counts
-	row       int64         // failures of b that its answer has ended, see backend.worked
+	row       int64         // failures of b that its answer has ended, see backend.noteAnswer
 	until     time.Time     // for all of it; zero: no limit
 	hasty     bool          // until is when the client waits no longer
 	demand    ownctx.Demand // what backends are told of the client, if demands
@@ -328,7 +328,7 @@ func (e *exchange) tryOnce(b *backend) error {
 		return err
 	}
 	b.counts.status[e.res.Status/100].Add(1)
-	e.row = b.worked()
+	e.row = b.noteAnswer()
 	if err := e.passBack(); err != nil {
 		return err
 	}

@@ -384,7 +384,7 @@ func (f *fastCGI) head(e *exchange) (bool, error) {
 			whole, err := e.res.ParseCGI(r.head)
 			if whole {
 				r.announced = e.res.Length()
-				r.rest = r.within(r.head[e.res.Size:])
+				r.rest = r.withinLength(r.head[e.res.Size:])
 				e.res.Size = 0 // it is out of e.in already
 			}
 			if whole || err != nil {
@@ -408,11 +408,11 @@ func (f *fastCGI) next(e *exchange) (piece []byte, used int, err error) {
 		return rest, 0, nil
 	}
 	piece, used, err = e.rec.take(e.in[e.r:e.w])
-	return e.rec.within(piece), used, err
+	return e.rec.withinLength(piece), used, err
 }
 
-// within returns what of piece is within the announced length.
-func (r *records) within(piece []byte) []byte {
+// withinLength returns what of piece is within the announced length.
+func (r *records) withinLength(piece []byte) []byte {
 	if r.announced < 0 {
 		return piece
 	}
@@ -423,7 +423,7 @@ func (r *records) within(piece []byte) []byte {
 	return piece
 }
 
-// ended implements wire.
+// ended implements wire: a body ends with a record, not with the connection.
 func (*fastCGI) ended(*exchange) error { return io.ErrUnexpectedEOF }
 
 // reusable implements wire.

@@ -114,7 +114,7 @@ func (p *Proxy) setTokens(all []*backend) {
 	p.byToken.Store(&tokens)
 }
 
-// addBalance adds what is needed for other fields about the choice of backends.
+// addBalance checks the fields about the choice of backends, but for Backends and Weights, and prepares p for them.
 func (p *Proxy) addBalance() (errs []error) {
 	var err error
 	if p.key, err = parseBalance(p.Balance); err != nil {

@@ -157,7 +157,8 @@ func mayUpgrade(protocols []byte) bool {
 	return true
 }
 
-// rewritten reports whether appendForwarded says what a line of a trusted proxy says.
+// rewritten reports whether name is that of a line which appendForwarded writes anew, with what a trusted proxy has said in it: the
+// client's own line is then not passed on.
 func (p *Proxy) rewritten(name []byte) bool {
 	return p.Forwarded != ForwardedNone && (h1.TextIs(name, "x-forwarded-for") || h1.TextIs(name, "x-forwarded-proto") || h1.TextIs(name, "x-forwarded-host") || h1.TextIs(name, "forwarded"))
 }

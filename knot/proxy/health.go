@@ -91,7 +91,7 @@ func (b *backend) check(ctx context.Context) error {
 	defer cancel()
 	if b.http2 != nil {
 		status, err := b.checkHTTP2(ctx)
-		return cmp.Or(err, k.judge(status))
+		return cmp.Or(err, k.checkStatus(status))
 	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, b.network, b.address)
@@ -120,7 +120,7 @@ func (b *backend) check(ctx context.Context) error {
 			buf = append(buf[:0], buf[head.Size:]...)
 			continue
 		case whole:
-			return k.judge(head.Status)
+			return k.checkStatus(head.Status)
 		}
 		part := make([]byte, 4096)
 		n, err := c.Read(part)
@@ -131,8 +131,8 @@ func (b *backend) check(ctx context.Context) error {
 	}
 }
 
-// judge is what a final status says of a backend.
-func (k *Check) judge(status int) error {
+// checkStatus is what a final status says of a backend.
+func (k *Check) checkStatus(status int) error {
 	if status >= 200 && status < 400 {
 		return nil
 	}

@@ -76,25 +76,27 @@ func (b *backend) base() string {
 	return "http://" + b.host()
 }
 
-// A patience ends a request that makes no progress.
-type patience struct {
+// A progressTimeout cancels a request that makes no progress.
+type progressTimeout struct {
 	timer *time.Timer
 	limit atomic.Int64 // of the present step, in nanoseconds; atomic
 }
 
-func newPatience(cancel context.CancelCauseFunc) *patience {
-	p := &patience{timer: time.AfterFunc(time.Hour, func() { cancel(os.ErrDeadlineExceeded) })}
+// newProgressTimeout returns one that does not run yet. When it does, cancel gets os.ErrDeadlineExceeded.
+func newProgressTimeout(cancel context.CancelCauseFunc) *progressTimeout {
+	p := &progressTimeout{timer: time.AfterFunc(time.Hour, func() { cancel(os.ErrDeadlineExceeded) })}
 	p.timer.Stop()
 	return p
 }
 
 // wait begins a step that may take limit from here, and from each progress; 0: for ever.
-func (p *patience) wait(limit time.Duration) {
+func (p *progressTimeout) wait(limit time.Duration) {
 	p.limit.Store(int64(limit))
 	p.progress()
 }
 
-func (p *patience) progress() {
+// progress gives the present step its whole time again.
+func (p *progressTimeout) progress() {
 	if limit := p.limit.Load(); limit > 0 {
 		p.timer.Reset(time.Duration(limit))
 	} else {
@@ -104,18 +106,18 @@ func (p *patience) progress() {
 
 // An http2Body is the body of a request on its way. The Transport may read it until the request is over, and try to after that.
 type http2Body struct {
-	apart    ownctx.Body
-	stop     *stopper
-	patience *patience
-	trailer  http.Header   // with the names that the client has announced
-	lines    []knot.Header // of the request
+	apart   ownctx.Body
+	stop    *stopper
+	timeout *progressTimeout
+	trailer http.Header   // with the names that the client has announced
+	lines   []knot.Header // of the request
 
 	mu   sync.Mutex
 	over bool // guarded by mu: the exchange, and what it has, belong to another request
 }
 
 func (b *http2Body) Read(p []byte) (int, error) {
-	b.patience.timer.Stop() // the client has its own time
+	b.timeout.timer.Stop() // the client has its own time
 	n, err := b.apart.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +134,7 @@ func (b *http2Body) Read(p []byte) (int, error) {
 	case err != nil:
 		b.stop.stop(&clientError{err})
 	}
-	b.patience.progress()
+	b.timeout.progress()
 	return n, err
 }
 
@@ -174,13 +176,13 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	defer cancel(nil)
 	ctx, drop := endingBy(ctx, e.until)
 	defer drop()
-	patient := newPatience(cancel)
-	defer patient.timer.Stop()
+	timeout := newProgressTimeout(cancel)
+	defer timeout.timer.Stop()
 	defer e.stop.attach(nil)
 	if why := e.stop.attach(canceller(cancel)); why != nil {
 		return e.broken(why, true, true)
 	}
-	req, body, err := e.http2Request(ctx, patient)
+	req, body, err := e.http2Request(ctx, timeout)
 	if err != nil {
 		return err
 	}
@@ -188,7 +190,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 		defer body.end()
 	}
 	var resp *http.Response
-	patient.wait(b.p.ResponseTimeout)
+	timeout.wait(b.p.ResponseTimeout)
 	e.asked = elapsed()
 	outside(func() { resp, err = b.http2.RoundTrip(req) })
 	if err != nil {
@@ -201,13 +203,13 @@ func (e *exchange) tryHTTP2(b *backend) error {
 		return e.malformed(fmt.Errorf("status %d is not in 200 to 599", resp.StatusCode))
 	}
 	b.counts.status[resp.StatusCode/100].Add(1)
-	e.row = b.worked()
-	return e.passBackHTTP2(ctx, resp, patient)
+	e.row = b.noteAnswer()
+	return e.passBackHTTP2(ctx, resp, timeout)
 }
 
 // http2Request is the request as the Transport wants it: that of HTTP/1.1 read again, so that there is one set of rules for
 // what is passed on. body is nil unless it is read while it comes.
-func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.Request, *http2Body, error) {
+func (e *exchange) http2Request(ctx context.Context, timeout *progressTimeout) (*http.Request, *http2Body, error) {
 	e.out = e.out[:0]
 	http1{}.request(e, nil, e.ready)
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(e.out)))
@@ -246,7 +248,7 @@ func (e *exchange) http2Request(ctx context.Context, patient *patience) (*http.R
 		return nil, nil, err
 	}
 	e.bodyTaken = true
-	body := &http2Body{apart: apart, stop: e.stop, patience: patient, trailer: r.Trailer, lines: e.lines}
+	body := &http2Body{apart: apart, stop: e.stop, timeout: timeout, trailer: r.Trailer, lines: e.lines}
 	r.Body = body
 	return r, body, nil
 }
@@ -260,7 +262,7 @@ func (e *exchange) failedHTTP2(ctx context.Context, err error) error {
 	return e.broken(cmp.Or(tooLate(ctx), err), false, true)
 }
 
-// tooLate is os.ErrDeadlineExceeded if ctx has ended at its deadline, or by a patience, else nil.
+// tooLate is os.ErrDeadlineExceeded if ctx has ended at its deadline, or by a progressTimeout, else nil.
 func tooLate(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause == os.ErrDeadlineExceeded || cause == context.DeadlineExceeded {
 		return os.ErrDeadlineExceeded
@@ -269,7 +271,7 @@ func tooLate(ctx context.Context) error {
 }
 
 // passBackHTTP2 sends the response to the client, as it comes.
-func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patient *patience) error {
+func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeout *progressTimeout) error {
 	x := e.x
 	x.SetStatus(resp.StatusCode)
 	took := time.Duration(elapsed() - e.asked)
@@ -300,7 +302,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 	if resp.ContentLength >= 0 && len(resp.Trailer) == 0 { // HTTP/1.1 has trailers in chunked bodies only
 		x.SetContentLength(resp.ContentLength)
 	}
-	if cookie := e.sticks(); cookie != "" {
+	if cookie := e.stickyCookie(); cookie != "" {
 		x.AddHeader("Set-Cookie", cookie)
 	}
 	if resp.StatusCode == 204 || resp.StatusCode == 304 || e.method == "HEAD" {
@@ -312,9 +314,9 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, patie
 	for passed := int64(0); ; {
 		var n int
 		var err error
-		patient.wait(e.p.IdleTimeout)
+		timeout.wait(e.p.IdleTimeout)
 		outside(func() { n, err = resp.Body.Read(e.in) })
-		patient.wait(0) // the client has its own time to take it
+		timeout.wait(0) // the client has its own time to take it
 		passed += int64(n)
 		lost := false
 		if n > 0 {

@@ -151,7 +151,7 @@ func (b *backend) take(r *http.Request) {
 		return
 	}
 	defer resp.Body.Close()
-	b.worked()
+	b.noteAnswer()
 	if class := resp.StatusCode / 100; class < len(b.counts.status) {
 		b.counts.status[class].Add(1)
 	}

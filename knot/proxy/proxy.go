@@ -137,7 +137,7 @@ func (e *exchange) serve() error {
 		if !errors.As(err, &f) {
 			return err // the client's
 		}
-		if e.gaveUp(f) {
+		if e.isClientsTimeout(f) {
 			b.counts.failures[causeLate].Add(1)
 			return statusLate
 		}

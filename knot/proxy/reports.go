@@ -31,7 +31,7 @@ const (
 // A listener takes up what a backend says of its load. A request that a balance by load is made for asks for a report, and has
 // a backend at random probed: so the ones that get few requests are known too.
 //
-//	response ─→ hear ─→ signal ─→ fill ─→ balance.HotCold
+//	response ─→ useReport ─→ signal ─→ fill ─→ balance.HotCold
 //	probe ────────↑
 type listener struct {
 	signal   balance.Signal
@@ -94,12 +94,12 @@ func (e *exchange) takeReport(name, value []byte) bool {
 		return false
 	}
 	e.told = true
-	e.b.hear(string(value), binary)
+	e.b.useReport(string(value), binary)
 	return !asksForReport(e.x)
 }
 
-// hear takes up a report. One that can't be true is not gone by.
-func (b *backend) hear(value string, binary bool) {
+// useReport takes up a report. One that can't be true is not gone by.
+func (b *backend) useReport(value string, binary bool) {
 	s := b.heard
 	r, err := orca.Parse(value, binary)
 	if err != nil {
@@ -189,7 +189,7 @@ func (b *backend) probe(ctx context.Context, by http.RoundTripper, host string) 
 	}
 	resp.Body.Close()
 	if value := resp.Header.Get(orca.Header); value != "" {
-		b.hear(value, false)
+		b.useReport(value, false)
 		return true
 	}
 	return false

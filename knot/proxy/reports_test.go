@@ -59,7 +59,7 @@ func TestByReports(t *testing.T) {
 	know := func() { // what probes would bring
 		for i, r := range []*reporter{slow, fast, full} {
 			if says := *r.says.Load(); says != "" {
-				backends[i].hear(says, false)
+				backends[i].useReport(says, false)
 			}
 		}
 	}
@@ -100,10 +100,10 @@ func TestRefusalsAreNoIdleness(t *testing.T) {
 	config.Balance = "prequal"
 	f := serve(t, config, 1)
 	backends := f.p.stable.backends()
-	backends[1].hear(load(3, 0.1), false)
+	backends[1].useReport(load(3, 0.1), false)
 	refuses.full.Store(true)
 	for range 10 {
-		backends[0].hear(load(30, 0.5), false)
+		backends[0].useReport(load(30, 0.5), false)
 		f.do(f.request("GET", "/", ""))
 	}
 	testenv.AtMost(t, refuses.asked.Load(), 1, "requests at the backend that refuses")

@@ -75,7 +75,7 @@ func (e *exchange) passBack() error {
 	if upgrade := res.Find(e.head, "upgrade"); upgrade != nil && res.Status == 426 {
 		x.AddHeader("Upgrade", string(upgrade)) // RFC 9110, 15.5.22
 	}
-	if cookie := e.sticks(); cookie != "" {
+	if cookie := e.stickyCookie(); cookie != "" {
 		x.AddHeader("Set-Cookie", cookie)
 	}
 	if n := res.Length(); n >= 0 {

@@ -34,7 +34,7 @@ func (e *exchange) switchProtocols() error {
 		}
 		return true
 	})
-	if cookie := e.sticks(); cookie != "" {
+	if cookie := e.stickyCookie(); cookie != "" {
 		head = appendLine(head, "Set-Cookie", h1.Bytes(cookie))
 	}
 	head = append(append(head, "\r\n"...), e.head[e.res.Size:]...)
@@ -50,7 +50,7 @@ func (e *exchange) switchProtocols() error {
 	e.b.counts.status[1].Add(1)
 	e.b.counts.tunnels.Add(1)
 	e.b.counts.openTunnels.Add(1)
-	e.b.worked()
+	e.b.noteAnswer()
 	t.open(head, rest)
 	return nil
 }
