@@ -65,18 +65,11 @@ type Rules []*rule
 
 // New reads the tables of a site. wrong has what is wrong with each table, by its index.
 func New(tables []Config) (rs Rules, wrong map[int][]site.Fault) {
-	wrong = make(map[int][]site.Fault)
-	if len(tables) > Most {
-		wrong[Most] = []site.Fault{{Key: "action", Err: fmt.Errorf("a site may have %d tables of access, and this one has %d", Most, len(tables))}}
-		return nil, wrong
-	}
-	for i := range tables {
+	wrong = site.ReadTables(len(tables), Most, "action", "tables of access", func(i int) []site.Fault {
 		r, faults := read(&tables[i])
-		if len(faults) > 0 {
-			wrong[i] = faults
-		}
 		rs = append(rs, r)
-	}
+		return faults
+	})
 	return rs, wrong
 }
 

@@ -3,7 +3,6 @@ package bodies
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/knot"
@@ -34,25 +33,23 @@ type Limits struct {
 // New reads the tables of a site whose bodies have max bytes elsewhere. size reads sizes; that of "0" is 0, and no limit. wrong
 // has what is wrong with each table, by its index.
 func New(max int64, tables []Config, size func(text string) (int64, error)) (l *Limits, wrong map[int][]site.Fault) {
-	l, wrong = &Limits{max: orAny(max)}, make(map[int][]site.Fault)
-	if len(tables) > Most {
-		wrong[Most] = []site.Fault{{Key: "match", Err: fmt.Errorf("a site may have %d limits on bodies, and this one has %d", Most, len(tables))}}
-		return l, wrong
-	}
-	for i, c := range tables {
+	l = &Limits{max: orAny(max)}
+	wrong = site.ReadTables(len(tables), Most, "match", "limits on bodies", func(i int) (faults []site.Fault) {
+		c := &tables[i]
 		match, err := site.NewPattern(c.Match)
 		if err != nil {
-			wrong[i] = append(wrong[i], site.Fault{Key: "match", Err: err})
+			faults = append(faults, site.Fault{Key: "match", Err: err})
 		}
 		n, err := size(c.Max)
 		if c.Max == "" {
 			err = errors.New(`say how large a body may be, as max = "64MB"; "0" is any size`)
 		}
 		if err != nil {
-			wrong[i] = append(wrong[i], site.Fault{Key: "max", Err: err})
+			faults = append(faults, site.Fault{Key: "max", Err: err})
 		}
 		l.rules = append(l.rules, rule{match, orAny(n)})
-	}
+		return faults
+	})
 	return l, wrong
 }
 

@@ -76,20 +76,14 @@ type Rules struct {
 // New reads the tables of a site. open makes what asks the backends of the table with that index, with the time for an answer. wrong
 // has what is wrong with each table, by its index.
 func New(tables []Config, open func(i int, timeout time.Duration) (*proxy.Proxy, []site.Fault)) (rs *Rules, wrong map[int][]site.Fault) {
-	rs, wrong = new(Rules), make(map[int][]site.Fault)
-	if len(tables) > Most {
-		wrong[Most] = []site.Fault{{Key: "to", Err: fmt.Errorf("a site may have %d tables of forward-auth, and this one has %d", Most, len(tables))}}
-		return rs, wrong
-	}
-	for i := range tables {
+	rs = new(Rules)
+	wrong = site.ReadTables(len(tables), Most, "to", "tables of forward-auth", func(i int) []site.Fault {
 		r, timeout, faults := read(&tables[i])
 		backend, more := open(i, timeout)
-		if faults = append(faults, more...); len(faults) > 0 {
-			wrong[i] = faults
-		}
 		r.backend = backend
 		rs.all, rs.names = append(rs.all, r), append(rs.names, r.copy...)
-	}
+		return append(faults, more...)
+	})
 	return rs, wrong
 }
 

@@ -43,18 +43,11 @@ type CrossOrigin []*corsRule
 
 // NewCrossOrigin reads the tables of a site. wrong has what is wrong with each table, by its index.
 func NewCrossOrigin(tables []CORS) (rules CrossOrigin, wrong map[int][]site.Fault) {
-	wrong = make(map[int][]site.Fault)
-	if len(tables) > Most {
-		wrong[Most] = []site.Fault{{Key: "match", Err: fmt.Errorf("a site may have %d tables of CORS, and this one has %d", Most, len(tables))}}
-		return nil, wrong
-	}
-	for i := range tables {
+	wrong = site.ReadTables(len(tables), Most, "match", "tables of CORS", func(i int) []site.Fault {
 		r, faults := readCORS(&tables[i])
-		if len(faults) > 0 {
-			wrong[i] = faults
-		}
 		rules = append(rules, r)
-	}
+		return faults
+	})
 	return rules, wrong
 }
 

@@ -101,17 +101,8 @@ type Rules struct {
 
 // New reads the tables of a site, and its keys hsts and csp. wrong has what is wrong with each table, by its index.
 func New(tables []Config) (rs *Rules, wrong map[int][]site.Fault) {
-	rs, wrong = new(Rules), make(map[int][]site.Fault)
-	if len(tables) > Most {
-		wrong[Most] = []site.Fault{{Key: "match", Err: fmt.Errorf("a site may have %d tables of headers, and this one has %d", Most, len(tables))}}
-		return rs, wrong
-	}
-	for i := range tables {
-		if faults := rs.read(&tables[i]); len(faults) > 0 {
-			wrong[i] = faults
-		}
-	}
-	return rs, wrong
+	rs = new(Rules)
+	return rs, site.ReadTables(len(tables), Most, "match", "tables of headers", func(i int) []site.Fault { return rs.read(&tables[i]) })
 }
 
 func (rs *Rules) read(c *Config) (wrong []site.Fault) {

@@ -45,13 +45,9 @@ type Config struct {
 
 // New reads the tables of a site. wrong has what is wrong with each table, by its index.
 func New(tables []Config) (rs Rules, wrong map[int][]site.Fault) {
-	wrong = make(map[int][]site.Fault)
-	if len(tables) > Most {
-		wrong[Most] = []site.Fault{{Key: "rate", Err: fmt.Errorf("a site may have %d limits, and this one has %d", Most, len(tables))}}
-		return nil, wrong
-	}
 	names := make(map[string]bool)
-	for i, c := range tables {
+	wrong = site.ReadTables(len(tables), Most, "rate", "limits", func(i int) []site.Fault {
+		c := tables[i]
 		if c.Name == "" {
 			c.Name = fmt.Sprint("limit-", i+1)
 		}
@@ -60,11 +56,9 @@ func New(tables []Config) (rs Rules, wrong map[int][]site.Fault) {
 			faults = append(faults, site.Fault{Key: "name", Err: fmt.Errorf("another limit is called %q too", c.Name)})
 		}
 		names[c.Name] = true
-		if len(faults) > 0 {
-			wrong[i] = faults
-		}
 		rs = append(rs, r)
-	}
+		return faults
+	})
 	return rs, wrong
 }
 

@@ -43,19 +43,13 @@ type Rules struct {
 
 // New reads the tables of a site that has these hosts. wrong has what is wrong with each table, by its index.
 func New(tables []Config, hosts []string) (rs *Rules, wrong map[int][]site.Fault) {
-	rs, wrong = new(Rules), make(map[int][]site.Fault)
-	if len(tables) > rule.Most {
-		wrong[rule.Most] = []site.Fault{{Key: "to", Err: fmt.Errorf("a site may have %d redirects, and this one has %d; a pattern stands for many", rule.Most, len(tables))}}
-		return rs, wrong
-	}
-	for i, c := range tables {
-		r, status, faults := read(c)
-		if len(faults) > 0 {
-			wrong[i] = faults
-		}
+	rs = new(Rules)
+	wrong = site.ReadTables(len(tables), rule.Most, "to", "redirects", func(i int) []site.Fault {
+		r, status, faults := read(tables[i])
 		rs.Add(r)
 		rs.all, rs.statuses = append(rs.all, r), append(rs.statuses, status)
-	}
+		return faults
+	})
 	if len(wrong) > 0 {
 		return rs, wrong
 	}

@@ -3,8 +3,6 @@
 package rewrite
 
 import (
-	"fmt"
-
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/rule"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/knot"
@@ -25,18 +23,13 @@ type Rules struct{ rules rule.Rules }
 
 // New reads the tables of a site. wrong has what is wrong with each table, by its index.
 func New(tables []Config) (rs *Rules, wrong map[int][]site.Fault) {
-	rs, wrong = new(Rules), make(map[int][]site.Fault)
-	if len(tables) > rule.Most {
-		wrong[rule.Most] = []site.Fault{{Key: "to", Err: fmt.Errorf("a site may have %d rewrites, and this one has %d; a pattern stands for many", rule.Most, len(tables))}}
-		return rs, wrong
-	}
-	for i, c := range tables {
+	rs = new(Rules)
+	wrong = site.ReadTables(len(tables), rule.Most, "to", "rewrites", func(i int) []site.Fault {
+		c := &tables[i]
 		r, faults := rule.Read(rule.Table{Path: c.Path, Prefix: c.Prefix, Pattern: c.Pattern, Host: c.Host, To: c.To, Query: c.Query, Inside: true})
-		if len(faults) > 0 {
-			wrong[i] = faults
-		}
 		rs.rules.Add(r)
-	}
+		return faults
+	})
 	return rs, wrong
 }
 

@@ -19,6 +19,21 @@ type Fault struct {
 	Err error
 }
 
+// ReadTables calls read for each of n tables of a site, by its index, and returns what is wrong with each table. More than most
+// are a fault of key in the first that is too many; then it reads none. kind is what they are in the plural: "tables of access".
+func ReadTables(n, most int, key, kind string, read func(i int) []Fault) (wrong map[int][]Fault) {
+	if n > most {
+		return map[int][]Fault{most: {{key, fmt.Errorf("a site may have %d %s, and this one has %d; a pattern stands for many", most, kind, n)}}}
+	}
+	wrong = make(map[int][]Fault)
+	for i := range n {
+		if faults := read(i); len(faults) > 0 {
+			wrong[i] = faults
+		}
+	}
+	return wrong
+}
+
 // ClientNetwork is what clients are told apart by: the first bits of the address.
 func ClientNetwork(addr netip.Addr, bits4, bits6 int) netip.Addr {
 	addr = addr.WithZone("").Unmap()
