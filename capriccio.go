@@ -133,12 +133,6 @@ func WithLogger(log *slog.Logger) Option {
 	return func(o *options) error { o.cfg.Log = log; return nil }
 }
 
-// WithThreadLock ties every loop to one operating system thread. With io_uring that spares some
-// per cent. A task that waits natively then holds its loop (docs/native-waits.md), which may be for ever.
-func WithThreadLock() Option {
-	return func(o *options) error { o.cfg.LockThreads = true; return nil }
-}
-
 // WithoutSignals leaves SIGINT, SIGTERM and SIGUSR2 to the program.
 func WithoutSignals() Option {
 	return func(o *options) error { o.noStop, o.noDump = true, true; return nil }
@@ -275,7 +269,7 @@ func (o *options) readEnv(lookup func(string) string) error {
 	return o.readGraphEnv(lookup)
 }
 
-func (o *options) newRuntimeOn(open func(threadLocked bool) (engine.Poller, error)) (*task.Runtime, *recorder.Graph, error) {
+func (o *options) newRuntimeOn(open func() (engine.Poller, error)) (*task.Runtime, *recorder.Graph, error) {
 	cfg := o.cfg
 	o.pollWith(open, &cfg)
 	var graph *recorder.Graph

@@ -58,7 +58,7 @@ func (o *options) newRuntime() (*task.Runtime, *recorder.Graph, error) {
 		}
 		refused = fmt.Errorf("%s: %w", IOUring, err)
 	}
-	rt, graph, err := o.newRuntimeOn(func(bool) (engine.Poller, error) { return poller.Epoll() })
+	rt, graph, err := o.newRuntimeOn(poller.Epoll)
 	if err != nil {
 		return nil, nil, errors.Join(refused, fmt.Errorf("%s: %w", Epoll, err))
 	}
@@ -69,10 +69,9 @@ func (o *options) newRuntime() (*task.Runtime, *recorder.Graph, error) {
 }
 
 // pollWith has the loops poll with what open makes.
-func (o *options) pollWith(open func(threadLocked bool) (engine.Poller, error), cfg *engine.Config) {
-	one := func() (engine.Poller, error) { return open(cfg.LockThreads) }
+func (o *options) pollWith(open func() (engine.Poller, error), cfg *engine.Config) {
 	if o.aio == aioThreads {
-		one = poller.NoRing(one)
+		open = poller.NoRing(open)
 	}
-	cfg.NewPoller = func(int) (engine.Poller, error) { return one() }
+	cfg.NewPoller = func(int) (engine.Poller, error) { return open() }
 }

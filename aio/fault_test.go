@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/poller"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -176,7 +177,7 @@ func TestAFileSystemThatRefusesNoWait(t *testing.T) {
 // Reads of neighbouring blocks that wait in one turn of the loop become one. If that fails, the parts are tried each by
 // itself, and only the part that is to blame fails.
 func TestNeighbouringReadsAreMerged(t *testing.T) {
-	rt := setting{"uring", openUring, 1, false}.start(t)
+	rt := setting{"uring", poller.Uring, 1}.start(t)
 	const parts, size = 48, 4096
 	want := content(parts*size + 100)
 	f := scratchFile(t, want, os.O_RDONLY)

@@ -44,16 +44,12 @@ func breathe() { <-time.After(time.Millisecond) }
 // openThreads makes a poller that refuses to have io_uring.
 var openThreads = poller.NoRing(poller.Epoll)
 
-func openUring() (engine.Poller, error) { return poller.Uring(false) }
-
 // A setting is a way for tasks to wait for the disk, with one number of loops; 0: plain
 // goroutines.
 type setting struct {
 	name  string
 	open  func() (engine.Poller, error)
 	loops int
-	// locked loops stay on one thread each.
-	locked bool
 }
 
 // settings are all of them, or, without testenv.Full, each way with two loops.
@@ -64,11 +60,8 @@ func settings() []setting {
 		loops = []int{1, 2, 8}
 	}
 	for _, p := range pollers {
-		if !testenv.Full() && p.locked {
-			continue
-		}
 		for _, n := range loops {
-			all = append(all, setting{fmt.Sprintf("%s/loops=%d", p.name, n), p.open, n, p.locked})
+			all = append(all, setting{fmt.Sprintf("%s/loops=%d", p.name, n), p.open, n})
 		}
 	}
 	return all
@@ -77,13 +70,10 @@ func settings() []setting {
 var pollers = []struct {
 	name string
 	open func() (engine.Poller, error)
-	// locked loops stay on one thread each.
-	locked bool
 }{
-	{"ring-epoll", poller.Epoll, false},
-	{"uring", openUring, false},
-	{"uring-locked", func() (engine.Poller, error) { return poller.Uring(true) }, true},
-	{"threads", openThreads, false},
+	{"ring-epoll", poller.Epoll},
+	{"uring", poller.Uring},
+	{"threads", openThreads},
 }
 
 // start makes a runtime for the length of the test.
@@ -98,11 +88,10 @@ func (s setting) start(t testing.TB, change ...func(*engine.Config)) *engine.Run
 		p.Close()
 	}
 	cfg := engine.Config{
-		Loops:       s.loops,
-		NewPoller:   func(int) (engine.Poller, error) { return s.open() },
-		HoldLimit:   -1,
-		LockThreads: s.locked,
-		Log:         slog.New(slog.DiscardHandler),
+		Loops:     s.loops,
+		NewPoller: func(int) (engine.Poller, error) { return s.open() },
+		HoldLimit: -1,
+		Log:       slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {
 		c(&cfg)

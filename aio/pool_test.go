@@ -30,7 +30,7 @@ func TestPoolLimitsAreChecked(t *testing.T) {
 func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 	must(t, SetPoolLimits(4, 3))
 	defer SetPoolLimits(0, 0)
-	rt := setting{"threads", openThreads, 2, false}.start(t)
+	rt := setting{"threads", openThreads, 2}.start(t)
 	slow, fast := scratchFile(t, content(10), os.O_RDONLY), scratchFile(t, content(10), os.O_RDONLY)
 	for i, f := range []*File{slow, fast} {
 		f.settle()

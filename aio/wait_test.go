@@ -52,7 +52,7 @@ func TestSynchronousWritesLeaveTheLoop(t *testing.T) {
 
 // A loop that copies a lot gives its other tasks a turn now and then.
 func TestWhatIsInMemoryIsMovedInPieces(t *testing.T) {
-	rt := setting{"threads", openThreads, 1, false}.start(t)
+	rt := setting{"threads", openThreads, 1}.start(t)
 	want := content(4*maxAtOnce + 5)
 	f := scratchFile(t, want, os.O_RDWR)
 	withFault(t, func(_ opcode, where via, _ int32, n int) (int, syscall.Errno) {
@@ -114,7 +114,7 @@ func TestAReadThatEndsInTheMiddleLetsGo(t *testing.T) {
 func TestClosesThatHangLeaveThreadsToOthers(t *testing.T) {
 	must(t, SetPoolLimits(3, 2))
 	defer SetPoolLimits(0, 0)
-	rt := setting{"threads", openThreads, 1, false}.start(t)
+	rt := setting{"threads", openThreads, 1}.start(t)
 	gate := make(chan struct{})
 	release := sync.OnceFunc(func() { close(gate) })
 	defer release()
@@ -330,7 +330,7 @@ func TestAReadQueuedForAThreadIsCancelled(t *testing.T) {
 func TestOnAScriptedPoller(t *testing.T) {
 	clock := sim.NewClock()
 	open := func() (engine.Poller, error) { return clock.NewPoller(0), nil }
-	rt := setting{"scripted", open, 2, false}.start(t, func(c *engine.Config) { c.Clock = clock })
+	rt := setting{"scripted", open, 2}.start(t, func(c *engine.Config) { c.Clock = clock })
 	dir := t.TempDir()
 	inTask(t, rt, func() {
 		all(t, 10, func(i int) {
@@ -428,7 +428,7 @@ func TestACancelledTask(t *testing.T) {
 
 // What is done on another thread is not done any more if its task is cancelled before its turn comes.
 func TestCancelledBeforeItsTurnAside(t *testing.T) {
-	rt := setting{"threads", openThreads, 1, false}.start(t, func(c *engine.Config) { c.OffloadLimit = 1 })
+	rt := setting{"threads", openThreads, 1}.start(t, func(c *engine.Config) { c.OffloadLimit = 1 })
 	hold, held := make(chan struct{}), make(chan bool, 1)
 	defer close(hold)
 	rt.Go(func() { engine.Offload(func() { held <- true; <-hold }) })

@@ -286,7 +286,6 @@ func TestHandlersWhereLoopsAreHeld(t *testing.T) {
 	}{
 		{"WithDetaching", capriccio.WithDetaching(-1, 0), testenv.Rounds(500, 2000)},
 		{"WithHoldLimit", capriccio.WithHoldLimit(-1), 20},
-		{"WithThreadLock", capriccio.WithThreadLock(), 20},
 	} {
 		t.Run(test.why, func(t *testing.T) {
 			nethttp.SaidWhyHeld.Store(false)

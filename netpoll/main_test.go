@@ -47,7 +47,6 @@ var pollers = []struct {
 	{"epoll", newEpoll},
 	{"epoll-resting", newResting},
 	{"uring", func() (engine.Poller, error) { return newUring(uringOptions{}) }},
-	{lockedUring, func() (engine.Poller, error) { return newUring(uringOptions{threadLocked: true}) }},
 }
 
 // A restingEpoll waits as an epoll does that expects a long wait.
@@ -62,9 +61,6 @@ func newResting() (engine.Poller, error) {
 }
 
 func (p restingEpoll) Poll(timeout time.Duration) error { return p.Rest(timeout) }
-
-// lockedUring is for loops that are locked to their threads.
-const lockedUring = "uring-locked"
 
 // skipRefused skips the test if err means that there is no io_uring here.
 func skipRefused(t testing.TB, err error) {
@@ -94,9 +90,6 @@ func settings() []setting {
 	var all []setting
 	for _, p := range pollers {
 		for _, n := range []int{1, 2, 8} {
-			if p.name == lockedUring && n == 8 {
-				continue // eight threads take turns: slow, and shows nothing new
-			}
 			all = append(all, setting{fmt.Sprintf("%s/loops=%d", p.name, n), p.open, n})
 		}
 	}
@@ -107,11 +100,10 @@ func settings() []setting {
 func (s setting) start(t testing.TB, change ...func(*engine.Config)) *engine.Runtime {
 	t.Helper()
 	cfg := engine.Config{
-		Loops:       s.loops,
-		NewPoller:   func(int) (engine.Poller, error) { return s.open() },
-		HoldLimit:   -1,
-		Log:         slog.New(slog.NewTextHandler(io.Discard, nil)),
-		LockThreads: strings.HasPrefix(s.name, lockedUring),
+		Loops:     s.loops,
+		NewPoller: func(int) (engine.Poller, error) { return s.open() },
+		HoldLimit: -1,
+		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, c := range change {
 		c(&cfg)

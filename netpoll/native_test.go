@@ -39,7 +39,7 @@ func native(t *testing.T, cfg engine.Config, f func(t *testing.T, rt *engine.Run
 		open func() (engine.Poller, error)
 	}{
 		{"epoll", poller.Epoll},
-		{"uring", func() (engine.Poller, error) { return poller.Uring(false) }},
+		{"uring", poller.Uring},
 	} {
 		for _, loops := range []int{1, 2} {
 			if !testenv.Full() && (p.name == "epoll") != (loops == 2) {

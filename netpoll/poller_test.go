@@ -180,9 +180,6 @@ func TestManyEvents(t *testing.T) {
 		}
 		testenv.True(t, p.Active(), "not Active with descriptors registered")
 		polls := 2
-		if t.Name() == "TestManyEvents/"+lockedUring {
-			polls += n / 10 // the kernel does a bounded number of things before it returns
-		}
 		must(t, p.Poll(-1))
 		for range polls - 1 {
 			must(t, p.Poll(0))

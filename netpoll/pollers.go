@@ -9,5 +9,5 @@ import (
 
 func init() {
 	poller.Epoll = newEpoll
-	poller.Uring = func(locked bool) (engine.Poller, error) { return newUring(uringOptions{threadLocked: locked}) }
+	poller.Uring = func() (engine.Poller, error) { return newUring(uringOptions{}) }
 }

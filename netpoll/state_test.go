@@ -332,11 +332,10 @@ func TestRandomPrograms(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			programs.Run(t, testenv.Rounds(4, 20), func(t testing.TB, loops int, seed uint64) *engine.Runtime {
 				rt, err := engine.New(engine.Config{
-					Loops:       loops,
-					NewPoller:   func(int) (engine.Poller, error) { return x.open() },
-					LockThreads: x.name == lockedUring,
-					OnPanic:     func(*engine.PanicError) {},
-					Log:         slog.New(slog.DiscardHandler),
+					Loops:     loops,
+					NewPoller: func(int) (engine.Poller, error) { return x.open() },
+					OnPanic:   func(*engine.PanicError) {},
+					Log:       slog.New(slog.DiscardHandler),
 				})
 				skipRefused(t, err)
 				testenv.Must(t, err)

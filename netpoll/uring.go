@@ -17,7 +17,6 @@ import (
 
 // uringOptions are the choices of newUring. The zero value is usable.
 type uringOptions struct {
-	threadLocked bool // see poller.Uring
 	// buffers is how many receive buffers the loop owns; a power of two of at most
 	// 32768, 0: 256.
 	buffers int
@@ -78,7 +77,7 @@ func newUring(o uringOptions) (engine.Poller, error) {
 		return nil, err
 	}
 	p := &uringPoller{capped: limited}
-	if p.driver, err = uring.NewDriver(uring.Config{Entries: ringEntries, SingleIssuer: o.threadLocked, Cooperative: !o.threadLocked}); err != nil {
+	if p.driver, err = uring.NewDriver(uring.Config{Entries: ringEntries, Cooperative: true}); err != nil {
 		return nil, err
 	}
 	if err := p.buffers.open(p.driver, o.buffers, o.bufferSize); err != nil {

@@ -253,7 +253,6 @@ func randomTrees(t *testing.T, seed uint64) {
 		defer stackchunk.SetLimits(stackchunk.DefaultLimits)
 	}
 	rt := programs.Simulated(t, loops, seed, func(c *engine.Config) {
-		c.LockThreads = rnd.IntN(8) == 0
 		if rnd.IntN(2) == 0 {
 			c.Graph = recorder.New(recorder.Config{})
 		}

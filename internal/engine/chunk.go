@@ -44,7 +44,7 @@ func init() {
 				return nil, false
 			}
 			at := coro.Running(&l.curG) // not Here: inside of an iter.Pull
-			free = at&coro.Here != 0 && (l.lockThread || at&coro.ThreadLocked == 0)
+			free = at&coro.Here != 0 && at&coro.ThreadLocked == 0
 		}
 		if l.cur == nil {
 			return nil, false

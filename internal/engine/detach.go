@@ -455,8 +455,6 @@ func (rt *Runtime) WhyHeld() string {
 		return "the watchdog is off (WithHoldLimit)"
 	case rt.cfg.DetachAfter < 0:
 		return "detaching is off (WithDetaching)"
-	case l.lockThread:
-		return "loops are locked to threads (WithThreadLock)"
 	case l.detachable():
 		return ""
 	}
@@ -465,5 +463,5 @@ func (rt *Runtime) WhyHeld() string {
 
 // detachable reports whether tasks of l can be detached.
 func (l *Loop) detachable() bool {
-	return l.rt.cfg.DetachAfter >= 0 && !l.hub && !l.lockThread && canBarrier() && coro.CanStack()
+	return l.rt.cfg.DetachAfter >= 0 && !l.hub && canBarrier() && coro.CanStack()
 }

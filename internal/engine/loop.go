@@ -49,17 +49,16 @@ type roster struct {
 
 // plugs are what a loop is made of. Fixed.
 type plugs struct {
-	rt         *Runtime
-	index      int
-	poller     Poller
-	rec        *recorder.Shard // nil: the graph is off
-	policy     Policy          // nil: first in, first out
-	newest     bool            // see Policy.NewestFirst
-	admission  Admission       // nil: all tasks are admitted
-	lockThread bool
-	shared     bool // there are other loops in the runtime
-	hub        bool // tasks switch to each other through the loop's own goroutine
-	enrolled   bool // its goroutines are in members; see registry
+	rt        *Runtime
+	index     int
+	poller    Poller
+	rec       *recorder.Shard // nil: the graph is off
+	policy    Policy          // nil: first in, first out
+	newest    bool            // see Policy.NewestFirst
+	admission Admission       // nil: all tasks are admitted
+	shared    bool            // there are other loops in the runtime
+	hub       bool            // tasks switch to each other through the loop's own goroutine
+	enrolled  bool            // its goroutines are in members; see registry
 }
 
 // An identity says which goroutine and which task run on a loop. Loop-private but for what says
@@ -132,10 +131,6 @@ func (l *Loop) Steps() uint64 { return coro.Peek(uintptr(unsafe.Pointer(&l.switc
 // first ready task; the turn ends when the tasks have nothing more to run or the
 // budget is used up.
 func (l *Loop) run() {
-	if l.lockThread {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-	}
 	l.g = coro.G()
 	l.curG = l.g
 	l.labels = coro.Labels()
@@ -318,9 +313,6 @@ const maxThreadLocks = 1024
 // thread, and UnlockOSThread does nothing.
 func (l *Loop) unlockThread() (locked, free bool) {
 	l.lockSeen = false
-	if l.lockThread {
-		return false, true
-	}
 	for range maxThreadLocks {
 		if coro.Running(&l.curG)&coro.ThreadLocked == 0 {
 			return locked, true

@@ -16,7 +16,7 @@ func (l *Loop) pollOnce() {
 	if l.end.closing && l.roster.tasks == nil {
 		return
 	}
-	if l.waits.woke && !l.rt.cfg.LockThreads {
+	if l.waits.woke {
 		// Plain goroutines are ready, on the processor that l runs on. Let them have it
 		// now: if l slept instead, another thread would have to be woken to run them.
 		l.waits.woke = false

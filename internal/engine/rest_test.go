@@ -47,21 +47,20 @@ func (p *restingPoller) Hold(timeout time.Duration) error {
 
 // How a loop waits depends on how long the last waits took: it holds its processor while most are brief, for as long as
 // is brief, and rests otherwise; after one that did not have to wait it looks first. It rests from time to time in any
-// case, always if there are more loops than processors, and never if it is locked to its thread.
+// case, and always if there are more loops than processors.
 func TestHowALoopWaits(t *testing.T) {
 	const brief, long = holdFor - time.Microsecond, holdFor + time.Microsecond
 	for name, c := range map[string]struct {
-		locked, crowded bool
-		waits           []string
+		crowded bool
+		waits   []string
 	}{
-		"free":    {false, false, nil},
-		"locked":  {true, false, []string{"hold rest", "wait", "hold", "wait", "rest", "wait"}},
-		"crowded": {false, true, []string{"hold rest", "rest", "hold", "rest"}},
+		"free":    {false, nil},
+		"crowded": {true, []string{"hold rest", "rest", "hold", "rest"}},
 	} {
 		clock := sim.NewJumpingClock()
 		p := &restingPoller{Poller: clock.NewPoller(0)}
 		rt := oneOfMany(t, 1, holdLimit(-1), func(cfg *Config) {
-			cfg.Clock, cfg.LockThreads = clock, c.locked
+			cfg.Clock = clock
 			cfg.NewPoller = func(int) (Poller, error) { return p, nil }
 		})
 		rt.team.gomax.Store(1 << 20)

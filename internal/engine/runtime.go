@@ -49,10 +49,6 @@ type Config struct {
 	// at twice the cost. It is for comparison, and for a Go release with which direct
 	// switches do not work: New then sets it, and says so in the log.
 	NoHandOver bool
-	// LockThreads ties each loop to one operating system thread. Tasks that call
-	// runtime.LockOSThread, or wait in a function that C has called, are then not found
-	// out, and end the process.
-	LockThreads bool
 	// OnPanic is called on a panicking task, after its deferred functions have run.
 	// If it returns, the task ends and the others go on. nil: the panic is printed
 	// with the task's stack and the process exits with status 2.
@@ -225,10 +221,8 @@ func (rt *Runtime) makeLoops(n int) error {
 			rt.cancel(ErrShutdown)
 			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
 		}
-		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, lockThread: rt.cfg.LockThreads, shared: n > 1}}
-		if !l.lockThread {
-			l.waits.rester, _ = p.(Rester)
-		}
+		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, shared: n > 1}}
+		l.waits.rester, _ = p.(Rester)
 		l.end.stopped = make(chan struct{})
 		l.starts.shared = l.shared
 		l.roster.lastID = uint64(i)

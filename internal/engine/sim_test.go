@@ -18,8 +18,8 @@ func simulated(change ...func(*engine.Config)) programs.NewRuntime {
 	}
 }
 
-// With the loops' own order, with a policy that takes nodes of a graph at random, with one that takes any number of the newest
-// tasks of a node, and with loops on threads of their own.
+// With the loops' own order, with a policy that takes nodes of a graph at random, and with one that takes any number of the newest
+// tasks of a node.
 func TestRandomPrograms(t *testing.T) {
 	for name, c := range map[string]struct {
 		few, all int
@@ -28,7 +28,6 @@ func TestRandomPrograms(t *testing.T) {
 		"plain":          {60, 200, simulated()},
 		"under a policy": {30, 100, underPolicy(func(p *randomPolicy) engine.Policy { return p })},
 		"in cohorts":     {30, 100, underPolicy(func(p *randomPolicy) engine.Policy { return randomCohorts{p} })},
-		"locked threads": {15, 15, simulated(func(c *engine.Config) { c.LockThreads = true })},
 	} {
 		t.Run(name, func(t *testing.T) { programs.Run(t, testenv.Rounds(c.few, c.all), c.make) })
 	}

@@ -18,11 +18,8 @@ var (
 	Epoll func() (engine.Poller, error)
 	// Uring makes one on io_uring. It needs Linux 6.0; the error says what the kernel, or what
 	// set limits to the process, has refused (EPERM: seccomp or kernel.io_uring_disabled;
-	// ENOMEM: RLIMIT_MEMLOCK; ENOSYS, EINVAL: too old). threadLocked promises that the loop is
-	// locked to its thread (engine.Config.LockThreads): the kernel then leaves out what
-	// protects the ring from other threads, and does its part of the work when the loop asks for
-	// completions.
-	Uring func(threadLocked bool) (engine.Poller, error)
+	// ENOMEM: RLIMIT_MEMLOCK; ENOSYS, EINVAL: too old).
+	Uring func() (engine.Poller, error)
 )
 
 var errNoRing = errors.New("netpoll: the poller was made without a ring (NoRing)")

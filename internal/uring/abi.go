@@ -39,14 +39,11 @@ const (
 
 // Flags of io_uring_setup(2).
 const (
-	SetupCQSize       uint32 = 1 << 3
-	SetupClamp        uint32 = 1 << 4
-	SetupRDisabled    uint32 = 1 << 6
-	SetupSubmitAll    uint32 = 1 << 7
-	SetupCoopTaskrun  uint32 = 1 << 8
-	SetupTaskrunFlag  uint32 = 1 << 9
-	SetupSingleIssuer uint32 = 1 << 12
-	SetupDeferTaskrun uint32 = 1 << 13
+	SetupCQSize      uint32 = 1 << 3
+	SetupClamp       uint32 = 1 << 4
+	SetupSubmitAll   uint32 = 1 << 7
+	SetupCoopTaskrun uint32 = 1 << 8
+	SetupTaskrunFlag uint32 = 1 << 9
 )
 
 // Operations.
@@ -103,9 +100,8 @@ const (
 
 // Flags of io_uring_enter(2).
 const (
-	EnterGetEvents      uint32 = 1 << 0
-	EnterExtArg         uint32 = 1 << 3
-	EnterRegisteredRing uint32 = 1 << 4
+	EnterGetEvents uint32 = 1 << 0
+	EnterExtArg    uint32 = 1 << 3
 )
 
 // Features that io_uring_setup(2) reports.
@@ -115,18 +111,12 @@ const (
 	FeatSubmitStable uint32 = 1 << 2
 	FeatFastPoll     uint32 = 1 << 5
 	FeatExtArg       uint32 = 1 << 8
-	FeatRegRegRing   uint32 = 1 << 13
 )
 
 // Operations of io_uring_register(2).
 const (
-	RegisterEnableRings uint32 = 12
-	RegisterRingFDs     uint32 = 20
-	UnregisterRingFDs   uint32 = 21
-	RegisterPbufRing    uint32 = 22
-	UnregisterPbufRing  uint32 = 23
-
-	RegisterUseRegisteredRing uint32 = 1 << 31
+	RegisterPbufRing   uint32 = 22
+	UnregisterPbufRing uint32 = 23
 )
 
 // Params are the parameters and the answer of io_uring_setup(2).
@@ -168,13 +158,6 @@ type GetEventsArg struct {
 	sigMaskSz uint32
 	_         uint32
 	ts        uint64
-}
-
-// RsrcUpdate names one registered thing.
-type RsrcUpdate struct {
-	Offset uint32
-	_      uint32
-	Data   uint64
 }
 
 // BufReg registers a ring of provided buffers.

@@ -46,10 +46,6 @@ func paramsGot(p *Params) (features, completions uint32) {
 	return q.features, q.cqEntries
 }
 
-// canRegisterRingFd reports whether UnregisterRingFd works, which it does not there: the thread
-// would keep the ring.
-const canRegisterRingFd = false
-
 // freeBufRing gives up a ring of provided buffers and its memory, which FreeBufRing
 // leaves mapped there.
 func freeBufRing(ring *Ring, br *BufAndRing, group int, entries uint32) {

@@ -11,8 +11,5 @@ func newParams(flags, completions uint32) *Params {
 
 func paramsGot(p *Params) (features, completions uint32) { return p.features, p.cqEntries }
 
-// canRegisterRingFd reports whether UnregisterRingFd works.
-const canRegisterRingFd = true
-
 // freeBufRing gives up a ring of provided buffers and its memory.
 func freeBufRing(ring *Ring, _ *BufAndRing, group int, _ uint32) { ring.FreeBufRing(group) }

@@ -27,16 +27,7 @@ func (d *Driver) Close() error {
 	d.closed = true
 	d.prepare()
 	d.before = nil
-	var err error
-	if d.deferred { // the kernel has never seen anything
-		d.reaping = true
-		for _, t := range d.table.tokens() {
-			d.complete(event{data: uint64(t), res: -int32(unix.ECANCELED)})
-		}
-		d.reaping = false
-	} else {
-		err = d.drain()
-	}
+	err := d.drain()
 	d.Reap()
 	if n := d.unfinished(); n > 0 {
 		abandoned.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,9 +21,9 @@ import (
 // What is in flight at Close has completed when it returns, and nothing of the ring is
 // left.
 func TestClose(t *testing.T) {
-	for _, single := range []bool{false, true} {
+	for _, cooperative := range []bool{false, true} {
 		fds, maps := openRings(t)
-		d := newTestDriver(t, Config{SingleIssuer: single})
+		d := newTestDriver(t, Config{Cooperative: cooperative})
 		if f, m := openRings(t); f == fds || m == maps {
 			t.Fatal("an open ring is not seen in /proc/self: the test can't fail")
 		}
@@ -87,61 +86,6 @@ func openRings(t testing.TB) (fds, maps int) {
 		}
 	}
 	return fds, strings.Count(string(text), "io_uring")
-}
-
-// With SingleIssuer the first call that hands over decides on the thread, not NewDriver.
-func TestMadeOnAnotherThread(t *testing.T) {
-	var d *Driver
-	made := make(chan struct{})
-	go func() {
-		defer close(made)
-		runtime.LockOSThread() // never unlocked: the thread ends
-		d = newTestDriver(t, Config{})
-		d.Close()
-		d, _ = NewDriver(Config{SingleIssuer: true})
-	}()
-	<-made
-	if d == nil {
-		t.Skip("io_uring is not to be had")
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var r record
-	request(t, d, &r, noOp)
-	must(t, d.Close())
-}
-
-// Close on a thread that may not use the ring must end, and say that memory is still in
-// use.
-func TestCloseOnAnotherThread(t *testing.T) {
-	newTestDriver(t, Config{})
-	p := pipe(t)
-	var d *Driver
-	used := make(chan error)
-	end := make(chan struct{})
-	defer close(end)
-	go func() {
-		runtime.LockOSThread() // never unlocked: what the thread has registered ends with it
-		var err error
-		if d, err = NewDriver(Config{SingleIssuer: true}); err == nil && d.single {
-			track(t, d, new(record), poll(p[0]))
-			err = d.Flush()
-		}
-		used <- err
-		<-end
-	}()
-	must(t, <-used)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if !d.single {
-		must(t, d.Close())
-		t.Skip("this kernel knows no single issuer")
-	}
-	err := d.Close()
-	testenv.True(t, err != nil && strings.Contains(err.Error(), "closed with 1 requests"), "got %v; want an error that tells of the request", err)
-	abandoned.mu.Lock()
-	abandoned.slots = nil
-	abandoned.mu.Unlock()
 }
 
 // refuseVariable makes the test binary a child in which io_uring_setup(2) fails.

@@ -26,8 +26,7 @@ const batchSize = 64
 const retryPause = time.Millisecond
 
 // A Driver is the ring of one loop. Everything in it is loop-private: methods are called
-// on the loop's goroutine, and with Config.SingleIssuer on the thread of the first Flush
-// or Wait. NewDriver may run elsewhere, as may Close of a driver that was never used.
+// on the loop's goroutine. NewDriver may run elsewhere, as may Close of a driver that was never used.
 //
 //	            Entry, Prepare…, Track        Flush, Wait       Reap, Wait: Complete
 //	free entry ────────────────────────▶ queued ───────▶ in flight ────────────────▶ done
@@ -49,8 +48,6 @@ type Driver struct {
 	closeWait time.Duration
 	stats     Stats
 	limit     int  // completions of one Reap
-	deferred  bool // the ring has not been enabled yet
-	single    bool
 	keeps     bool // see Config.Cooperative
 	flushing  bool
 	reaping   bool
@@ -167,11 +164,6 @@ func (d *Driver) Flush() error {
 
 // submit never calls a Completer, because it runs in Entry.
 func (d *Driver) submit() error {
-	if d.deferred {
-		if err := d.enable(); err != nil {
-			return err
-		}
-	}
 	for {
 		left := d.ring.SQReady()
 		if left == 0 {
@@ -265,11 +257,6 @@ func (d *Driver) Wait(timeout time.Duration) error {
 
 // wait hands over and waits for one completion.
 func (d *Driver) wait(timeout time.Duration) error {
-	if d.deferred {
-		if err := d.enable(); err != nil {
-			return err
-		}
-	}
 	if d.keeps {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

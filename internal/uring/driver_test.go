@@ -24,7 +24,7 @@ func TestQueuesAreFull(t *testing.T) {
 		{"polls that end at once", 8, poll},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			bothIssuers(t, Config{Entries: 8, Completions: x.completions}, func(t *testing.T, d *Driver) {
+			bothWays(t, Config{Entries: 8, Completions: x.completions}, func(t *testing.T, d *Driver) {
 				p := pipe(t)
 				var r record
 				for range 1000 { // Entry hands over when the queue is full
@@ -57,7 +57,7 @@ func socketpair(t testing.TB) [2]int {
 }
 
 func TestCancel(t *testing.T) {
-	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{}, func(t *testing.T, d *Driver) {
 		p := pipe(t)
 		prepare := map[string]func(r *record) func(*SubmissionQueueEntry){
 			"poll": func(*record) func(*SubmissionQueueEntry) { return poll(p[0]) },
@@ -88,7 +88,7 @@ func TestCancel(t *testing.T) {
 
 // A signal to a thread of the kernel may come too early: of this many, some do.
 func TestCancelOfWhatAThreadDoes(t *testing.T) {
-	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{}, func(t *testing.T, d *Driver) {
 		p := pipe(t)
 		for range testenv.Rounds(1500, 3000) {
 			r := new(record)
@@ -103,7 +103,7 @@ func TestCancelOfWhatAThreadDoes(t *testing.T) {
 
 func TestChurn(t *testing.T) {
 	operations := testenv.Rounds(20_000, 100_000)
-	bothIssuers(t, Config{Entries: 64, Completions: 64}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{Entries: 64, Completions: 64}, func(t *testing.T, d *Driver) {
 		seed := time.Now().UnixNano()
 		t.Logf("seed %d", seed)
 		rnd := rand.New(rand.NewPCG(uint64(seed), 0))
@@ -182,7 +182,7 @@ func TestBeforeFlush(t *testing.T) {
 // A Completer asks for the next request; it must neither be called out of a method of its
 // own, nor lose anything.
 func TestCompleterThatAsksForMore(t *testing.T) {
-	bothIssuers(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{Entries: 8, Completions: 8}, func(t *testing.T, d *Driver) {
 		c := &chain{t: t, d: d, left: 500}
 		for range 8 {
 			c.ask()
@@ -219,7 +219,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	if Implementation != "internal" {
 		t.Skip("giouring allocates")
 	}
-	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{}, func(t *testing.T, d *Driver) {
 		var c last
 		n := testing.AllocsPerRun(1000, func() {
 			for range 8 {
@@ -245,7 +245,7 @@ func TestConfig(t *testing.T) {
 }
 
 func TestMultishotPoll(t *testing.T) {
-	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{}, func(t *testing.T, d *Driver) {
 		fd := need(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))(t)
 		defer unix.Close(fd)
 		var r record

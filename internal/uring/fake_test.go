@@ -48,7 +48,7 @@ func newFakeKernel(t testing.TB) *fakeKernel {
 
 // driver makes a driver on k.
 func (k *fakeKernel) driver(cfg Config) (*Driver, error) {
-	return newDriver(cfg, func() *Ring { return &Ring{kernel: k, fd: -1, enterFd: -1} })
+	return newDriver(cfg, func() *Ring { return &Ring{kernel: k, fd: -1} })
 }
 
 func (k *fakeKernel) mustDriver(cfg Config) *Driver { return need(k.driver(cfg))(k.t) }
@@ -105,7 +105,7 @@ func (k *fakeKernel) close(int) { k.open-- }
 
 func (k *fakeKernel) register(fd int, op uint32, arg unsafe.Pointer, n uint32) (int, syscall.Errno) {
 	switch op {
-	case RegisterEnableRings, RegisterPbufRing, UnregisterPbufRing:
+	case RegisterPbufRing, UnregisterPbufRing:
 		return 0, 0
 	}
 	return 0, unix.EINVAL

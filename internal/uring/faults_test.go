@@ -198,28 +198,21 @@ func TestCloseGivesUp(t *testing.T) {
 
 func TestSetupOfOldKernels(t *testing.T) {
 	const first = SetupCQSize | SetupClamp
-	for name, c := range map[string]struct {
-		knows    uint32
-		deferred bool
-	}{
-		"6.1":  {^uint32(0), true},
-		"6.0":  {^SetupDeferTaskrun, true},
-		"5.19": {first | SetupSubmitAll | SetupCoopTaskrun | SetupTaskrunFlag | SetupRDisabled, false},
-		"5.18": {first | SetupSubmitAll | SetupRDisabled, false},
-		"5.11": {first | SetupRDisabled, false},
+	for name, knows := range map[string]uint32{
+		"5.19": first | SetupSubmitAll | SetupCoopTaskrun | SetupTaskrunFlag,
+		"5.18": first | SetupSubmitAll,
+		"5.11": first,
 	} {
-		for _, cfg := range []Config{{}, {Cooperative: true}, {SingleIssuer: true}} {
+		for _, cfg := range []Config{{}, {Cooperative: true}} {
 			k := newFakeKernel(t)
-			k.knows = c.knows
+			k.knows = knows
 			k.features &^= FeatSingleMMap * uint32(len(name)%2) // two mappings or three
 			d, err := k.driver(cfg)
 			if err != nil {
 				t.Errorf("%s, %+v: %v", name, cfg, err)
 				continue
 			}
-			testenv.Equal(t, k.p.flags&SetupSingleIssuer != 0, cfg.SingleIssuer && c.deferred, "%s, %+v: SINGLE_ISSUER", name, cfg)
-			got, asked := k.p.flags&SetupCoopTaskrun != 0, cfg.Cooperative || cfg.SingleIssuer
-			testenv.True(t, (!got || asked) && (got || !cfg.Cooperative || c.knows&SetupCoopTaskrun == 0), "%s, %+v: COOP_TASKRUN %v", name, cfg, got)
+			testenv.Equal(t, k.p.flags&SetupCoopTaskrun != 0, cfg.Cooperative && knows&SetupCoopTaskrun != 0, "%s, %+v: COOP_TASKRUN", name, cfg)
 			left := nops(t, d, 3)
 			must(t, d.Wait(0))
 			testenv.Equal(t, *left, 0, "%s, %+v: N not completed", name, cfg)
@@ -246,14 +239,13 @@ func TestErrorsOfSetup(t *testing.T) {
 }
 
 func TestCloseOfAnUnusedRing(t *testing.T) {
-	k, d := onFake(t, Config{SingleIssuer: true})
+	k, d := onFake(t, Config{})
 	br := need(d.SetupBufRing(4, 1))(t)
 	br.BufRingAdvance(1)
 	r := never(t, d)
 	must(t, d.Close())
 	must(t, d.Close())
-	testenv.True(t, len(r.res) == 1 && r.res[0] == -int32(unix.ECANCELED) && k.enters == 0,
-		"completions %v after %d system calls; want ECANCELED after none", r.res, k.enters)
+	testenv.True(t, len(r.res) == 1 && r.res[0] == -int32(unix.ECANCELED), "completions %v; want ECANCELED", r.res)
 	k.allGone()
 }
 

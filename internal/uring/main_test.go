@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -19,10 +18,6 @@ import (
 // newTestDriver makes a driver on the kernel, or skips the test. It is closed at the end.
 func newTestDriver(t testing.TB, cfg Config) *Driver {
 	t.Helper()
-	if cfg.SingleIssuer {
-		runtime.LockOSThread()
-		t.Cleanup(runtime.UnlockOSThread)
-	}
 	d, err := NewDriver(cfg)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
 		t.Skipf("io_uring is not to be had: %v", err)
@@ -39,11 +34,11 @@ func must(t testing.TB, err error) {
 
 func need[T any](v T, err error) func(testing.TB) T { return testenv.Need(v, err) }
 
-// bothIssuers runs the test in each of the ways to work for completions.
-func bothIssuers(t *testing.T, cfg Config, f func(t *testing.T, d *Driver)) {
-	for _, name := range []string{"any", "cooperative", "single"} {
+// bothWays runs the test with each of the ways to work for completions.
+func bothWays(t *testing.T, cfg Config, f func(t *testing.T, d *Driver)) {
+	for _, name := range []string{"any", "cooperative"} {
 		t.Run(name, func(t *testing.T) {
-			cfg.SingleIssuer, cfg.Cooperative = name == "single", name == "cooperative"
+			cfg.Cooperative = name == "cooperative"
 			f(t, newTestDriver(t, cfg))
 		})
 	}
@@ -120,7 +115,7 @@ func until(t testing.TB, d *Driver, done func() bool) {
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 func TestReadWrite(t *testing.T) {
-	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{}, func(t *testing.T, d *Driver) {
 		f := need(os.CreateTemp(t.TempDir(), ""))(t)
 		defer f.Close()
 		fd := int(f.Fd())
@@ -136,7 +131,7 @@ func TestReadWrite(t *testing.T) {
 }
 
 func TestWaitEndsInTime(t *testing.T) {
-	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{}, func(t *testing.T, d *Driver) {
 		start := time.Now()
 		must(t, d.Wait(3*time.Millisecond))
 		testenv.AtLeast(t, time.Since(start), 3*time.Millisecond, "Wait(3ms) took")
@@ -146,7 +141,7 @@ func TestWaitEndsInTime(t *testing.T) {
 // Each receive of a multishot takes a provided buffer; without one left it ends with
 // ENOBUFS, and no byte is lost.
 func TestProvidedBuffers(t *testing.T) {
-	bothIssuers(t, Config{}, func(t *testing.T, d *Driver) {
+	bothWays(t, Config{}, func(t *testing.T, d *Driver) {
 		const entries, size, group = 4, 16, 7
 		br, err := d.SetupBufRing(entries, group)
 		if err != nil {

@@ -52,11 +52,8 @@ func (ring *Ring) publish() uint32 {
 }
 
 func (ring *Ring) enter(submit, complete, flags uint32, arg unsafe.Pointer, size uintptr) (uint, error) {
-	if ring.enterFd != ring.fd {
-		flags |= EnterRegisteredRing
-	}
 	wait := complete > 0 || submit > rawEntries
-	n, e := ring.kernel.enter(ring.enterFd, submit, complete, flags, arg, size, wait)
+	n, e := ring.kernel.enter(ring.fd, submit, complete, flags, arg, size, wait)
 	if e != 0 {
 		return 0, e
 	}

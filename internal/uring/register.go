@@ -4,37 +4,8 @@ package uring
 
 import (
 	"sync/atomic"
-	"syscall"
 	"unsafe"
 )
-
-// EnableRings starts a ring that was made with SetupRDisabled. With SetupSingleIssuer the
-// calling thread is the issuer.
-func (ring *Ring) EnableRings() (uint, error) { return ring.register(RegisterEnableRings, nil, 0) }
-
-// RegisterRingFd makes the kernel find the ring by an index instead of its descriptor, for
-// the calling thread only.
-func (ring *Ring) RegisterRingFd() (uint, error) {
-	if ring.enterFd != ring.fd {
-		return 0, syscall.EEXIST
-	}
-	update := &RsrcUpdate{Offset: 1<<32 - 1, Data: uint64(ring.fd)}
-	n, err := ring.register(RegisterRingFDs, unsafe.Pointer(update), 1)
-	if err == nil && n == 1 {
-		ring.enterFd = int(update.Offset)
-	}
-	return n, err
-}
-
-// UnregisterRingFd undoes RegisterRingFd, on the same thread.
-func (ring *Ring) UnregisterRingFd() (uint, error) {
-	if ring.enterFd == ring.fd {
-		return 0, syscall.EINVAL
-	}
-	update := &RsrcUpdate{Offset: uint32(ring.enterFd)}
-	ring.enterFd = ring.fd
-	return ring.register(UnregisterRingFDs, unsafe.Pointer(update), 1)
-}
 
 // SetupBufRing makes an empty ring of provided buffers under the number bgid, with room
 // for nentries, a power of two. flags must be 0. EINVAL: the kernel does not know it (it

@@ -17,7 +17,6 @@ import (
 type Ring struct {
 	kernel   kernel
 	fd       int // -1: not open
-	enterFd  int // fd, or its index if the ring's descriptor is registered
 	flags    uint32
 	features uint32
 
@@ -58,7 +57,7 @@ type completionQueue struct {
 }
 
 // NewRing makes a Ring for QueueInit.
-func NewRing() *Ring { return &Ring{kernel: linux{}, fd: -1, enterFd: -1} }
+func NewRing() *Ring { return &Ring{kernel: linux{}, fd: -1} }
 
 // CreateRing makes a ring with the given length of the submission queue, rounded up to a
 // power of two, and default flags. Errors are those of QueueInitParams.
@@ -82,7 +81,7 @@ func (ring *Ring) QueueInitParams(entries uint32, p *Params) error {
 	if e != 0 {
 		return e
 	}
-	ring.fd, ring.enterFd = fd, fd
+	ring.fd = fd
 	ring.flags, ring.features = p.flags, p.features
 	if err := ring.mapQueues(p); err != nil {
 		ring.QueueExit()
@@ -150,7 +149,6 @@ func (ring *Ring) QueueExit() {
 	if ring.fd < 0 {
 		return
 	}
-	ring.UnregisterRingFd()
 	for group := range ring.bufRings {
 		ring.FreeBufRing(group)
 	}
@@ -159,7 +157,7 @@ func (ring *Ring) QueueExit() {
 	ring.munmap(&ring.sq.ring)
 	ring.sq, ring.cq = submissionQueue{}, completionQueue{}
 	ring.kernel.close(ring.fd)
-	ring.fd, ring.enterFd = -1, -1
+	ring.fd = -1
 }
 
 // RingFd returns the ring's descriptor. It polls as readable while completions wait.
@@ -175,11 +173,7 @@ func (ring *Ring) Register(fd int, opcode uint32, arg unsafe.Pointer, nrArgs uin
 }
 
 func (ring *Ring) register(opcode uint32, arg unsafe.Pointer, n uint32) (uint, error) {
-	fd := ring.fd
-	if ring.enterFd != fd && ring.features&FeatRegRegRing != 0 {
-		fd, opcode = ring.enterFd, opcode|RegisterUseRegisteredRing
-	}
-	r, e := ring.Register(fd, opcode, arg, n)
+	r, e := ring.Register(ring.fd, opcode, arg, n)
 	if e != 0 {
 		return 0, os.NewSyscallError("io_uring_register", e)
 	}

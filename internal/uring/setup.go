@@ -21,12 +21,8 @@ type Config struct {
 	// 65536; 0: sixteen times Entries, at most 65536. What it has no room for the kernel
 	// keeps until there is.
 	Completions uint32
-	// SingleIssuer promises that all calls from the first Flush or Wait on come from one
-	// thread. The kernel then works for completions only when the loop asks for them. Without
-	// it the thread that has handed a request over works for its completion, whenever that comes.
-	SingleIssuer bool
-	// Cooperative says, without SingleIssuer, that a thread need not be interrupted for that: it does
-	// the work when it next enters the kernel, is woken if it sleeps, and does it at the next tick at
+	// Cooperative says that the thread which has handed a request over need not be interrupted to work for its
+	// completion: it does so when it next enters the kernel, is woken if it sleeps, and does it at the next tick at
 	// the latest. This is for a loop that seldom changes its thread: Wait keeps it there.
 	Cooperative bool
 	// CloseTimeout is how long Close waits for what can't be cancelled; 0: 30 s.
@@ -65,7 +61,7 @@ func newDriver(cfg Config, fresh newRing) (*Driver, error) {
 	if cfg.CloseTimeout == 0 {
 		cfg.CloseTimeout = defaultCloseTimeout
 	}
-	ring, flags, err := open(cfg, fresh)
+	ring, err := open(cfg, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +69,7 @@ func newDriver(cfg Config, fresh newRing) (*Driver, error) {
 		ring:      ring,
 		limit:     int(cfg.Completions),
 		closeWait: cfg.CloseTimeout,
-		single:    flags&SetupSingleIssuer != 0,
 		keeps:     cfg.Cooperative,
-		deferred:  flags&SetupRDisabled != 0,
 		events:    make([]event, 0, batchSize),
 	}, nil
 }
@@ -86,25 +80,19 @@ func attempts(cfg Config) []uint32 {
 	const (
 		always = SetupCQSize | SetupClamp
 		coop   = always | SetupSubmitAll | SetupTaskrunFlag
-		issuer = coop | SetupSingleIssuer | SetupRDisabled
 	)
 	all := []uint32{
-		issuer | SetupDeferTaskrun, // 6.1
-		issuer | SetupCoopTaskrun,  // 6.0
-		coop | SetupCoopTaskrun,    // 5.19
-		always | SetupSubmitAll,    // 5.18
-		always,                     // 5.6
+		coop | SetupCoopTaskrun, // 5.19
+		always | SetupSubmitAll, // 5.18
+		always,                  // 5.6
 	}
-	switch {
-	case cfg.SingleIssuer:
+	if cfg.Cooperative {
 		return all
-	case cfg.Cooperative:
-		return all[2:]
 	}
-	return all[3:]
+	return all[1:]
 }
 
-func open(cfg Config, fresh newRing) (*Ring, uint32, error) {
+func open(cfg Config, fresh newRing) (*Ring, error) {
 	var err error
 	for _, flags := range attempts(cfg) {
 		ring := fresh()
@@ -113,15 +101,15 @@ func open(cfg Config, fresh newRing) (*Ring, uint32, error) {
 			const needed = FeatExtArg | FeatNoDrop | FeatSubmitStable | FeatFastPoll
 			if features, _ := paramsGot(p); features&needed != needed {
 				ring.QueueExit()
-				return nil, 0, errors.New("uring: this kernel's io_uring lacks what a loop needs; it must be Linux 5.11 or later")
+				return nil, errors.New("uring: this kernel's io_uring lacks what a loop needs; it must be Linux 5.11 or later")
 			}
-			return ring, flags, nil
+			return ring, nil
 		}
 		if !errors.Is(err, unix.EINVAL) {
 			break
 		}
 	}
-	return nil, 0, &setupError{err}
+	return nil, &setupError{err}
 }
 
 // setupError says why there is no ring.
@@ -148,18 +136,6 @@ func (e *setupError) Error() string {
 		return text + ": it must be Linux 5.11 or later"
 	}
 	return text
-}
-
-// enable starts a ring whose issuer is the thread that runs now.
-func (d *Driver) enable() error {
-	if _, err := d.ring.EnableRings(); err != nil {
-		return fmt.Errorf("uring: enabling the ring: %w", err)
-	}
-	d.deferred = false
-	if canRegisterRingFd {
-		d.ring.RegisterRingFd() // saves a look-up; goes without, before Linux 5.18
-	}
-	return nil
 }
 
 // abandoned keeps what the kernel may still write to after a Close that gave up waiting.
