@@ -217,7 +217,9 @@ func (r *run) startSites() (*sitesSoak, error) {
 	s.pid.Store(int64(s.group))
 	ctx, cancel := context.WithTimeout(r.ctx, serverStart)
 	defer cancel()
-	if _, err := accepting("tcp", s.plain)(ctx, s.child); err != nil {
+	_, plain := accepting("tcp", s.plain)(ctx, s.child)
+	_, secure := accepting("tcp", s.tls)(ctx, s.child)
+	if err := errors.Join(plain, secure); err != nil {
 		said, _ := os.ReadFile(s.errors())
 		s.child.Close()
 		return nil, fmt.Errorf("%w: %.2000s", err, said)

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -12,7 +13,9 @@ import (
 // that folder. A path matches as it is after its escapes are decoded, letter by letter, or in any case if (?i) is at the
 // beginning of the pattern. The zero Pattern matches nothing.
 type Pattern struct {
-	re *regexp.Regexp
+	re     *regexp.Regexp
+	begins bool   // re is nil, and paths that begin with prefix match
+	prefix string // "" is that of every path
 }
 
 // NewPattern reads a pattern.
@@ -26,6 +29,10 @@ func NewPattern(text string) (Pattern, error) {
 	}
 	if text[0] != '/' && strings.Contains(text, "/") {
 		return Pattern{}, fmt.Errorf("pattern %q has a slash and does not begin with one; want /%s", text, text)
+	}
+	// Most patterns are as /** and /api/**. A regular expression would cost a request 0.8 % of its CPU for each.
+	if prefix, all := strings.CutSuffix(text, "**"); all && flags == "s" && strings.HasPrefix(text, "/") && !strings.ContainsAny(prefix, "*?") {
+		return Pattern{begins: true, prefix: prefix}, nil
 	}
 	var re strings.Builder
 	re.WriteString(`\A(?` + flags + `:`)
@@ -58,22 +65,29 @@ func NewPattern(text string) (Pattern, error) {
 	if err != nil {
 		return Pattern{}, fmt.Errorf("pattern %q: %w", text, err)
 	}
-	return Pattern{compiled}, nil
+	return Pattern{re: compiled}, nil
 }
-
-// every matches every text.
-var every = regexp.MustCompile("")
 
 // OptionalPattern is NewPattern, but for "" it gives a Pattern that matches every path.
 func OptionalPattern(text string) (Pattern, error) {
 	if text == "" {
-		return Pattern{every}, nil
+		return Pattern{begins: true}, nil
 	}
 	return NewPattern(text)
 }
 
 // Match reports whether path matches.
-func (p Pattern) Match(path string) bool { return p.re != nil && p.re.MatchString(path) }
+func (p Pattern) Match(path string) bool {
+	if p.re == nil {
+		return p.begins && strings.HasPrefix(path, p.prefix)
+	}
+	return p.re.MatchString(path)
+}
 
 // MatchBytes is Match for bytes.
-func (p Pattern) MatchBytes(path []byte) bool { return p.re != nil && p.re.Match(path) }
+func (p Pattern) MatchBytes(path []byte) bool {
+	if p.re == nil {
+		return p.begins && bytes.HasPrefix(path, []byte(p.prefix))
+	}
+	return p.re.Match(path)
+}
