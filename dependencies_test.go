@@ -16,6 +16,7 @@ var licences = map[string]string{
 	"Apache 2.0":     "Apache License",
 	"BSD, 2 clauses": "Redistribution and use in source and binary forms",
 	"BSD, 3 clauses": "Neither the name of",
+	"MPL 2.0":        "Mozilla Public License, version 2.0",
 }
 
 var (

@@ -122,6 +122,8 @@ install_tools() {
 	command -v curl
 }
 
+export STORAGES=knot_storage_s3,knot_storage_consul
+
 # The packages of this module and of bench, which go.work names. The other modules are entered with GOWORK=off.
 export ALL="./... ./bench/..."
 # Packages that try more with CAPRICCIO_TEST=full: each poller, more loops, large programs.
@@ -175,6 +177,8 @@ build_and_vet() {
 	go build $ALL
 	go vet $ALL # copylocks is one of its checks
 	go vet -tags knot_dns_cloudflare,knot_dns_rfc2136 ./cmd/knot/internal/acme
+	go vet -tags "$STORAGES" ./cmd/knot/internal/sharedstore
+	go test -vet=off -tags "$STORAGES" ./cmd/knot/internal/sharedstore
 	go test -tags otlp -run TestOTLP ./cmd/bgdump ./cmd/knot
 }
 
@@ -185,6 +189,18 @@ build_modules() {
 	done
 }
 
+# build_consul DIR builds Consul 1.14, which is under the MPL 2.0.
+build_consul() {
+	mkdir -p "$1" && cd "$1" && go mod init consul && GOWORK=off go get github.com/hashicorp/consul@v1.14.11 &&
+		GOWORK=off go build -mod=mod -o consul github.com/hashicorp/consul
+}
+
+# Storages that several servers share; Consul is skipped where it can't be had.
+test_storages() {
+	(build_consul "$scratch/consul") >"$scratch/consul.log" 2>&1 || echo "no Consul: $(tail -n 1 "$scratch/consul.log")"
+	PATH=$scratch/consul:$PATH tests -count=1 -tags "$STORAGES" ./cmd/knot/internal/sharedstore
+}
+
 # Certificates by ACME with Pebble; skipped, with the reason, where that can't be had.
 test_acme() {
 	cd cmd/knot/acmetest
@@ -192,7 +208,7 @@ test_acme() {
 		echo "skipped: $(tail -n 1 "$scratch/acme.log")"
 		return
 	fi
-	GOWORK=off tests ./...
+	PATH=$scratch/consul:$PATH GOWORK=off tests ./... # with the Consul of test_storages
 }
 
 # Load reports with the types of xds and the balancer of gRPC.

@@ -28,7 +28,7 @@ type tlsSettings struct {
 	acme           acme.Config
 	http2          bool
 	ocsp           bool
-	tickets        string // folder of the keys of session tickets, or URL of a Redis; "": each process has its own
+	tickets        string // folder of the keys of session tickets, or URL of a shared storage; "": each process has its own
 }
 
 // A list is a flag that may be given several times, or with commas.
@@ -53,12 +53,12 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "let clients in that show no certificate, with -tls-client-ca")
 	flags.BoolVar(&t.http2, "http2", true, "offer HTTP/2 to clients over HTTPS")
 	flags.BoolVar(&t.ocsp, "ocsp", false, "send the answer of the OCSP responder that a certificate from a file names with it; certificates that clients accept only with it (Must-Staple) have it in any case")
-	flags.StringVar(&t.tickets, "tls-tickets", "", "`folder` that several servers share, or the URL of their Redis, for keys of session tickets with which a client resumes at any of them (default: keys of its own)")
+	flags.StringVar(&t.tickets, "tls-tickets", "", "`folder` that several servers share, or the URL of their storage as -acme-storage has it, for keys of session tickets with which a client resumes at any of them (default: keys of its own)")
 	flags.StringVar(&t.min, "tls-min", "1.2", "oldest `version` of TLS: 1.2 or 1.3")
 	flags.DurationVar(&t.reload, "tls-reload", time.Minute, "how often to look whether certificates have changed; 0 means only on SIGHUP")
 	flags.Var((*list)(&t.acme.Hosts), "acme", "serve HTTPS with certificates for these `hosts`, separated by commas, from an authority by ACME, such as Let's Encrypt, whose terms you accept with this flag; it must reach -addr as port 443 of each host, unless -acme-dns proves the names")
 	flags.StringVar(&t.acme.Folder, "acme-cache", "", "`folder` to keep account and certificates of ACME in (required with -acme, unless there is -acme-storage); several machines may share it")
-	flags.StringVar(&t.acme.Storage, "acme-storage", "", "`URL` of a Redis, such as redis://:PASSWORD@10.0.0.7:6379, in which several servers keep account and certificates of ACME (default: the folder of -acme-cache); if that is given too, it has copies for when Redis is away")
+	flags.StringVar(&t.acme.Storage, "acme-storage", "", "`URL` of a storage in which several servers keep account and certificates of ACME (default: the folder of -acme-cache): a Redis, as redis://:PASSWORD@10.0.0.7:6379, or, if knot was built with it, a bucket of S3, as s3://BUCKET/PREFIX?region=REGION, or a Consul, as consul://127.0.0.1:8500/PREFIX; if -acme-cache is given too, it has copies for when the storage is away")
 	flags.StringVar(&t.acme.Email, "acme-email", "", "`address` that the authority may write to")
 	flags.StringVar(&t.acme.Directory, "acme-directory", "", "`URL` of the authority's ACME directory (default: that of Let's Encrypt)")
 	flags.StringVar(&t.acme.DNS, "acme-dns", "", "prove the hosts of -acme by DNS, so that they may have a star, with this `provider`: cloudflare or rfc2136, if knot was built with it")

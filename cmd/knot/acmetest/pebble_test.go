@@ -16,9 +16,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// program is the path of knot, with the DNS provider rfc2136.
+// program is the path of knot, with the DNS provider rfc2136, and all storages.
 var program string
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
@@ -31,7 +34,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "knot")
-	build := exec.Command("go", "build", "-tags", "knot_dns_rfc2136", "-o", program, "./cmd/knot")
+	build := exec.Command("go", "build", "-tags", "knot_dns_rfc2136,knot_storage_s3,knot_storage_consul", "-o", program, "./cmd/knot")
 	build.Dir = "../../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v: %s\n", err, out)
@@ -255,34 +258,70 @@ func TestSharedFolder(t *testing.T) {
 	a.shows(t, port, "b.test")
 }
 
-// TestSharedRedis: the authority reaches a server that has not asked it, and whose certificates are in a Redis, as those of the one
-// that has. A server that starts when Redis is away has its copies.
-func TestSharedRedis(t *testing.T) {
-	redis, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
+// TestSharedStorage: the authority reaches a server that has not asked it, and whose certificates are in a storage, as those of the one
+// that has. A server that starts when the storage is away has its copies.
+func TestSharedStorage(t *testing.T) {
+	for kind, serve := range map[string]func(*testing.T) (string, func()){"Redis": serveRedis, "S3": serveS3, "Consul": serveConsul} {
+		t.Run(kind, func(t *testing.T) {
+			url, end := serve(t)
+			t.Cleanup(end)
+			testSharedStorage(t, kind, url, end)
+		})
 	}
-	a := newAuthority(t, 0)
-	port, socket := freePort(t), filepath.Join(t.TempDir(), "redis.sock")
-	cmd := exec.Command(redis, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
+}
+
+// serving runs a program that serves at an address, until end. It skips the test where the program is not installed.
+func serving(t *testing.T, network, addr, program string, args ...string) (end func()) {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Skip(program + " is not installed")
+	}
+	cmd := exec.Command(path, args...)
 	must(t, cmd.Start())
-	end := sync.OnceFunc(func() {
+	end = sync.OnceFunc(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	t.Cleanup(end)
 	for over := time.Now().Add(time.Minute); ; {
-		c, err := net.Dial("unix", socket)
+		c, err := net.Dial(network, addr)
 		if err == nil {
 			c.Close()
-			break
+			return end
 		}
 		if time.Now().After(over) {
+			end()
 			t.Fatal(err)
 		}
 	}
+}
+
+func serveRedis(t *testing.T) (url string, end func()) {
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	return "unix://" + socket, serving(t, "unix", socket, "redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
+}
+
+func serveConsul(t *testing.T) (url string, end func()) {
+	http := freePort(t)
+	ports := fmt.Sprintf("ports { http = %s, server = %s, serf_lan = %s, serf_wan = -1, dns = -1, grpc = -1, grpc_tls = -1 }", http, freePort(t), freePort(t))
+	return "consul://127.0.0.1:" + http, serving(t, "tcp", "127.0.0.1:"+http, "consul", "agent", "-dev", "-bind=127.0.0.1", "-log-level=error", "-hcl", ports)
+}
+
+func serveS3(t *testing.T) (url string, end func()) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "knot", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"} {
+		t.Setenv(name, value)
+	}
+	memory := s3mem.New()
+	must(t, memory.CreateBucket("certs"))
+	server := httptest.NewServer(gofakes3.New(memory).Server())
+	return "s3://certs/knot?endpoint=" + server.URL, server.Close
+}
+
+func testSharedStorage(t *testing.T, kind, url string, end func()) {
+	a := newAuthority(t, 0)
+	port := freePort(t)
 	copies := t.TempDir()
-	storage := []string{"-acme-storage", "unix://" + socket, "-redirect-http", "none"}
+	storage := []string{"-acme-storage", url, "-redirect-http", "none"}
 	reached := a.start(t, t.TempDir(), append(storage, "-acme", "a.test", "-addr", "127.0.0.1:"+a.tlsPort)...)
 	reached.await("obtained", "a.test")
 	asks := append(storage, "-acme", "a.test,b.test", "-addr", "127.0.0.1:"+port)
@@ -296,7 +335,7 @@ func TestSharedRedis(t *testing.T) {
 	end()
 	s = a.start(t, copies, asks...)
 	if again := a.shows(t, port, "a.test"); again != number {
-		t.Errorf("without Redis the certificate for a.test is %s; want %s", again, number)
+		t.Errorf("without the storage the certificate for a.test is %s; want %s", again, number)
 	}
-	s.await("Redis can't be asked for certificates")
+	s.await(kind + " can't be asked for certificates")
 }

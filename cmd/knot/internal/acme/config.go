@@ -18,14 +18,14 @@ import (
 	"github.com/caddyserver/certmagic"
 	"golang.org/x/net/idna"
 
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisstore"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedstore"
 )
 
 // A Config says which certificates come from which authority. Each field has the name of the flag that it comes from.
 type Config struct {
 	Hosts     []string // -acme: names to get certificates for, from the start on
 	Folder    string   // -acme-cache: where accounts and certificates are kept; several machines may share it. With Storage, where copies are
-	Storage   string   // -acme-storage: URL of the Redis where they are kept instead; "": in Folder
+	Storage   string   // -acme-storage: URL of the shared storage where they are kept instead; "": in Folder
 	Email     string   // -acme-email: address that the authority may write to; "": none
 	Directory string   // -acme-directory: URL of the authority's directory; "": that of Let's Encrypt
 	DNS       string   // -acme-dns: provider whose zone proves the names; "": HTTP-01 and TLS-ALPN-01 do
@@ -66,7 +66,7 @@ func (c *Config) Faults() (all []error) {
 		note(err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "", "-acme-ask %q is not a URL; want one like http://127.0.0.1:9000/may", c.Ask)
 	}
 	if c.Storage != "" {
-		s, err := redisstore.New(c.Storage, slog.New(slog.DiscardHandler))
+		s, err := sharedstore.New(c.Storage, slog.New(slog.DiscardHandler))
 		note(err != nil, "-acme-storage: %w", err)
 		if err == nil {
 			s.Close()

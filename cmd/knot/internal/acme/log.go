@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisstore"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedstore"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
@@ -50,8 +50,8 @@ func (c *slogCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.Che
 // Write implements zapcore.Core.
 func (c *slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	for _, f := range fields {
-		if err, ok := f.Interface.(error); ok && (errors.Is(err, context.Canceled) || strings.Contains(err.Error(), redisstore.Unavailable)) {
-			return nil // Close ended it, or redisstore has said it for all; certmagic keeps the texts of errors only
+		if err, ok := f.Interface.(error); ok && (errors.Is(err, context.Canceled) || strings.Contains(err.Error(), sharedstore.Unavailable)) {
+			return nil // Close ended it, or sharedstore has said it for all; certmagic keeps the texts of errors only
 		}
 	}
 	level := slog.LevelWarn

@@ -17,7 +17,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/mholt/acmez/v3"
 
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisstore"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedstore"
 )
 
 // Protocol is what an authority offers that looks by TLS whether a name is ours (RFC 8737).
@@ -36,7 +36,7 @@ func init() { certmagic.UserAgent = "knot" }
 type Manager struct {
 	config Config
 	log    *slog.Logger
-	redis  *redisstore.Storage // nil: the folder is the storage
+	shared *sharedstore.Storage // nil: the folder is the storage
 	cache  *certmagic.Cache
 	named  *certmagic.Config // for the hosts of -acme
 	asked  *certmagic.Config // for names of -acme-ask; nil: none
@@ -93,10 +93,10 @@ func (m *Manager) storages() (storage, local certmagic.Storage, err error) {
 	if m.config.Storage == "" {
 		return local, nil, nil
 	}
-	if m.redis, err = redisstore.New(m.config.Storage, m.log); err != nil {
+	if m.shared, err = sharedstore.New(m.config.Storage, m.log); err != nil {
 		return nil, nil, fmt.Errorf("-acme-storage: %w", err)
 	}
-	return m.redis, local, nil
+	return m.shared, local, nil
 }
 
 // configOf is what certmagic maintains a certificate by.
@@ -177,7 +177,7 @@ func (m *Manager) Load(hosts []string) {
 
 // begin gets what is not there or is to be renewed. certmagic tries again by itself, but where its storage fails.
 func (m *Manager) begin(host string) {
-	ctx := redisstore.Patient(m.ctx)
+	ctx := sharedstore.Patient(m.ctx)
 	if had := m.cache.AllMatchingCertificates(host); len(had) > 0 && had[0].NeedsRenewal(m.named) {
 		go m.renew(ctx, host, had[0])
 	}
@@ -241,7 +241,7 @@ func (m *Manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (m *Manager) Close() {
 	m.end()
 	m.cache.Stop()
-	if m.redis != nil {
-		m.redis.Close()
+	if m.shared != nil {
+		m.shared.Close()
 	}
 }

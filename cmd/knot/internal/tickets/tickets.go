@@ -1,5 +1,5 @@
 // Package tickets has several servers share the keys of TLS session tickets, so that a client resumes at any of them. The keys are a
-// file of a folder that the servers have in common, or in a Redis. Its methods wait natively: they are for plain goroutines.
+// file of a folder that the servers have in common, or in a shared storage. Its methods wait natively: they are for plain goroutines.
 //
 //	key: made (for later) ─ ahead ─→ encrypts ─ period ─→ decrypts only ─ keep × period ─→ gone
 //
@@ -23,7 +23,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisstore"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedstore"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
@@ -60,15 +60,15 @@ type Keys struct {
 	odd     bool // a key was late when they were last read
 }
 
-// New makes Keys of a folder, or of the Redis at a URL as redisstore has it.
+// New makes Keys of a folder, or of the shared storage at a URL.
 func New(where string, log *slog.Logger) (*Keys, error) {
 	k := &Keys{storage: &certmagic.FileStorage{Path: where}, Close: func() {}, log: log, now: time.Now}
 	if strings.Contains(where, "://") {
-		redis, err := redisstore.New(where, slog.New(slog.DiscardHandler)) // refresh says what is wrong
+		shared, err := sharedstore.New(where, slog.New(slog.DiscardHandler)) // refresh says what is wrong
 		if err != nil {
 			return nil, err
 		}
-		k.storage, k.Close = redis, redis.Close
+		k.storage, k.Close = shared, shared.Close
 	}
 	return k, nil
 }

@@ -1,4 +1,4 @@
-package redisstore
+package sharedstore
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 )
 
 // TestLock: one of two servers has it at a time, and one of two goroutines of a server.
-func TestLock(t *testing.T) {
-	socket, url := socketAndURL(t)
-	testenv.Redis(t, socket)
-	nodes := []*node{newNode(t, url), newNode(t, url)}
+func TestLock(t *testing.T) { each(t, testLock) }
+
+func testLock(t *testing.T, r *rig) {
+	r.start(t)
+	nodes := []*node{newNode(t, r), newNode(t, r)}
 	var inside, done atomic.Int32
 	over := make(chan error)
 	for i := range 8 {
@@ -48,48 +49,42 @@ func TestLock(t *testing.T) {
 		}
 	}
 	testenv.Equal(t, done.Load(), 40, "times that the lock was had")
-	testenv.Equal(t, testenv.Need(nodes[0].client.Exists(t.Context(), nodes[0].lockKey("l")).Result())(t), 0, "locks that are left")
+	testenv.Equal(t, r.isHeld(t, nodes[0], "l"), false, "the lock is left")
 	testenv.ErrorSays(t, nodes[0].Unlock(t.Context(), "l"), "lock l is not held")
 }
 
 // TestLockOfHolder: the lock is renewed, taken again by its holder only where no other server has it, and not released for another.
-func TestLockOfHolder(t *testing.T) {
-	socket, url := socketAndURL(t)
-	testenv.Redis(t, socket)
-	a, b, ctx := newNode(t, url), newNode(t, url), t.Context()
-	testenv.Must(t, a.Lock(ctx, "l"))
-	key := a.lockKey("l")
-	lasts := func() time.Duration { return testenv.Need(a.client.PTTL(ctx, key).Result())(t) }
-	testenv.True(t, lasts() > lease/2 && lasts() <= lease, "the lock of a holder that dies lasts for %v; want %v", lasts(), lease)
-	testenv.Must(t, a.client.Expire(ctx, key, 5*time.Second).Err())
-	a.ticks[lease/3] <- time.Time{}
-	testenv.Until(t, "the lock is renewed", func() bool { return lasts() > lease/2 })
+func TestLockOfHolder(t *testing.T) { each(t, testLockOfHolder) }
 
-	testenv.Must(t, a.client.Del(ctx, key).Err()) // Redis was started anew
+func testLockOfHolder(t *testing.T, r *rig) {
+	r.start(t)
+	a, b, ctx := newNode(t, r), newNode(t, r), t.Context()
+	testenv.Must(t, a.Lock(ctx, "l"))
+	r.lose(t, a, "l")
 	a.ticks[lease/3] <- time.Time{}
-	testenv.Until(t, "the lock is taken again", func() bool { return lasts() > lease/2 })
+	testenv.Until(t, "the lock is taken again", func() bool { return r.isHeld(t, a, "l") })
 	got, err := b.TryLock(ctx, "l")
 	testenv.Must(t, err)
 	testenv.Equal(t, got, false, "the lock was free for another")
 
-	testenv.Must(t, a.client.Del(ctx, key).Err()) // a was away for too long
-	testenv.Must(t, b.Lock(ctx, "l"))
+	r.lose(t, a, "l")                                                                               // a was away for too long
+	testenv.Until(t, "b has the lock", func() bool { return testenv.Need(b.TryLock(ctx, "l"))(t) }) // Consul delays it by a millisecond
 	a.ticks[lease/3] <- time.Time{}
 	testenv.Until(t, "the log has it", func() bool { return strings.Contains(a.log.String(), "another server has taken a lock") })
 	testenv.Must(t, a.Unlock(ctx, "l"))
-	testenv.Equal(t, lasts() > 0, true, "the other's lock is there")
+	testenv.Equal(t, r.isHeld(t, b, "l"), true, "the other's lock is there")
 	b.Close()
-	testenv.Equal(t, testenv.Need(a.client.Exists(ctx, key).Result())(t), 0, "locks after Close")
+	testenv.Equal(t, r.isHeld(t, a, "l"), false, "the lock is there after Close")
 	testenv.Must(t, b.Unlock(ctx, "l"), "after Close")
 }
 
 // TestDeadHolder: its lock ends by itself. Who waits can give up.
-func TestDeadHolder(t *testing.T) {
-	socket, url := socketAndURL(t)
-	testenv.Redis(t, socket)
-	a, b := newNode(t, url), newNode(t, url)
-	a.lease = 300 * time.Millisecond // and nothing renews it: its channel of ticks is that of another time
-	testenv.Must(t, a.Lock(t.Context(), "l"))
+func TestDeadHolder(t *testing.T) { each(t, testDeadHolder) }
+
+func testDeadHolder(t *testing.T, r *rig) {
+	r.start(t)
+	a, b := newNode(t, r), newNode(t, r)
+	testenv.Must(t, a.Lock(t.Context(), "l")) // and nothing renews it: a gets no tick
 	ctx, cancel := context.WithCancel(t.Context())
 	gaveUp := make(chan error)
 	go func() { gaveUp <- b.Lock(ctx, "l") }()
@@ -104,6 +99,7 @@ func TestDeadHolder(t *testing.T) {
 			testenv.Must(t, err)
 			return
 		case b.ticks[poll] <- time.Time{}:
+			r.expire(t, b, "l")
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package redisstore
+package sharedstore
 
 import (
 	"context"
@@ -37,7 +37,9 @@ type node struct {
 }
 
 // newNode makes a node. It waits for as long as it takes to receive from the channel of ticks with that time.
-func newNode(t *testing.T, url string) *node {
+func newNode(t *testing.T, r *rig) *node { return newNodeAt(t, r, r.url) }
+
+func newNodeAt(t *testing.T, r *rig, url string) *node {
 	n := &node{time: time.Unix(1_800_000_000, 0), ticks: make(map[time.Duration]chan time.Time)}
 	n.Storage = testenv.Need(New(url, slog.New(slog.NewTextHandler(&n.log, nil))))(t)
 	for _, d := range []time.Duration{lease / 3, poll, retry} {
@@ -49,21 +51,17 @@ func newNode(t *testing.T, url string) *node {
 		return n.time
 	}
 	n.after = func(d time.Duration) <-chan time.Time { return n.ticks[d] }
+	if r.prepare != nil {
+		r.prepare(n)
+	}
 	t.Cleanup(n.Close)
 	return n
 }
 
-// pass lets pauses end.
-func (n *node) pass() {
+func (n *node) pass(d time.Duration) {
 	n.clock.Lock()
 	defer n.clock.Unlock()
-	n.time = n.time.Add(pause)
-}
-
-// socketAndURL are those of a Redis to be.
-func socketAndURL(t *testing.T) (socket, url string) {
-	socket = filepath.Join(t.TempDir(), "redis.sock")
-	return socket, "unix://" + socket
+	n.time = n.time.Add(d)
 }
 
 // prune deletes empty folders, which certmagic.FileStorage keeps.
@@ -92,11 +90,11 @@ func kind(err error) string {
 }
 
 // TestLikeFolder: it does what certmagic.FileStorage does.
-func TestLikeFolder(t *testing.T) {
-	socket, url := socketAndURL(t)
-	testenv.Redis(t, socket)
-	n := newNode(t, url)
-	other := newNode(t, url+"?prefix=other")
+func TestLikeFolder(t *testing.T) { each(t, testLikeFolder) }
+
+func testLikeFolder(t *testing.T, r *rig) {
+	r.start(t)
+	n, other := newNode(t, r), newNodeAt(t, r, r.other)
 	testenv.Must(t, other.Store(t.Context(), "certificates/a/x.crt", []byte("other")))
 	folder := &certmagic.FileStorage{Path: t.TempDir()}
 	ctx, random := t.Context(), testenv.Rand(t, rand.Uint64())
@@ -150,33 +148,39 @@ func TestLikeFolder(t *testing.T) {
 	testenv.Equal(t, n.log.String(), "", "the log")
 }
 
-// TestOddValues: what is too large is not kept, and what something else has written there is not taken for a certificate.
-func TestOddValues(t *testing.T) {
-	socket, url := socketAndURL(t)
-	testenv.Redis(t, socket)
-	n, ctx := newNode(t, url), t.Context()
-	testenv.ErrorSays(t, n.Store(ctx, "k", make([]byte, mostBytes+1)), "want 1048576 at most")
-	testenv.Equal(t, n.Exists(ctx, "k"), false, "it is kept")
-	testenv.Must(t, n.Store(ctx, "k", make([]byte, mostBytes)))
-	testenv.Equal(t, len(testenv.Need(n.Load(ctx, "k"))(t)), mostBytes, "bytes")
-	for _, odd := range []string{"", "odd", "x\ny", "1\n" + strings.Repeat("x", mostBytes+1)} {
-		testenv.Must(t, n.client.HSet(ctx, n.values, "k", odd).Err())
-		_, err := n.Load(ctx, "k")
-		testenv.ErrorSays(t, err, "k in {knot}:values of Redis is not what knot has written there")
-	}
-	testenv.Must(t, n.client.Del(ctx, n.values).Err())
-	testenv.Must(t, n.client.Set(ctx, n.values, "odd", 0).Err())
-	for range 3 {
-		_, err := n.Load(ctx, "k")
-		testenv.ErrorSays(t, err, Unavailable+"WRONGTYPE")
-	}
-	testenv.Equal(t, strings.Count(n.log.String(), "\n"), 1, "lines in %s", n.log.String())
+// TestLargeValues: a value above the limit is not kept.
+func TestLargeValues(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		r.start(t)
+		n, ctx := newNode(t, r), t.Context()
+		testenv.ErrorSays(t, n.Store(ctx, "k", make([]byte, mostBytes+1)), "want 524288 at most")
+		testenv.Equal(t, n.Exists(ctx, "k"), false, "it is kept")
+		testenv.Must(t, n.Store(ctx, "k", make([]byte, mostBytes)))
+		testenv.Equal(t, len(testenv.Need(n.Load(ctx, "k"))(t)), mostBytes, "bytes")
+	})
 }
 
-// TestRedisAway: calls fail at once, but for patient ones, and the log has a line when it goes and one when it is back.
-func TestRedisAway(t *testing.T) {
-	socket, url := socketAndURL(t)
-	n, ctx := newNode(t, url), t.Context()
+// TestRefusal: a store that refuses is asked again each time, and the log has one line.
+func TestRefusal(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		r.start(t)
+		n := newNodeAt(t, r, r.refuses(t, newNode(t, r)))
+		for range 3 {
+			_, err := n.Load(t.Context(), "k")
+			testenv.ErrorSays(t, err, Unavailable)
+			testenv.ErrorSays(t, err, r.refusal)
+			testenv.True(t, !errors.Is(err, fs.ErrNotExist), "%v: certmagic would get another", err)
+		}
+		testenv.Equal(t, strings.Count(n.log.String(), "\n"), 1, "lines in %s", n.log.String())
+		testenv.Contains(t, n.log.String(), "refuses to keep certificates or to give them")
+	})
+}
+
+// TestStoreAway: calls fail at once, but for patient ones, and the log has a line when it goes and one when it is back.
+func TestStoreAway(t *testing.T) { each(t, testStoreAway) }
+
+func testStoreAway(t *testing.T, r *rig) {
+	n, ctx := newNode(t, r), t.Context()
 	fails := func() {
 		t.Helper()
 		_, err := n.Load(ctx, "k")
@@ -186,9 +190,9 @@ func TestRedisAway(t *testing.T) {
 		testenv.ErrorSays(t, n.Lock(ctx, "k"), Unavailable)
 	}
 	fails()
-	stop := testenv.Redis(t, socket)
+	stop := r.start(t)
 	fails() // it is left alone
-	n.pass()
+	n.pass(pause)
 	testenv.Must(t, n.Store(ctx, "k", []byte("v")))
 	stop()
 	fails()
@@ -198,21 +202,22 @@ func TestRedisAway(t *testing.T) {
 	go func() { stored <- n.Store(Patient(ctx), "later", nil) }()
 	for range 2 {
 		n.ticks[retry] <- time.Time{}
-		n.pass()
+		n.pass(pause)
 	}
-	testenv.Redis(t, socket)
+	r.start(t)
 	for err, done := error(nil), false; !done; {
 		select {
 		case err = <-stored:
 			done = true
 			testenv.Must(t, err)
 		case n.ticks[retry] <- time.Time{}:
-			n.pass()
+			n.pass(pause)
 		}
 	}
 	testenv.Equal(t, n.Exists(ctx, "later"), true, "it is there")
 	testenv.Equal(t, len(words(n.log.String())), 4, "lines in %s", n.log.String())
 
+	testenv.True(t, !strings.Contains(n.log.String(), "topsecret"), "the log has a credential: %s", n.log.String())
 	n.Close()
 	testenv.ErrorIs(t, n.Store(Patient(ctx), "k", nil), context.Canceled, "after Close")
 }
@@ -227,12 +232,4 @@ func words(log string) (all []string) {
 		}
 	}
 	return all
-}
-
-func TestURLs(t *testing.T) {
-	for _, url := range []string{"", "localhost", "http://:secret@a", "redis://:secret@a:b:c", "redis://:secret@a:b:c?prefix=x"} {
-		_, err := New(url, testenv.Quiet())
-		testenv.ErrorSays(t, err, "want the URL of a Redis", url)
-		testenv.True(t, !strings.Contains(err.Error(), "secret"), "%v", err)
-	}
 }

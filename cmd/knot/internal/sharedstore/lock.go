@@ -1,13 +1,9 @@
-package redisstore
+package sharedstore
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -17,29 +13,15 @@ const (
 	poll = time.Second
 )
 
-var (
-	// renew takes the lock again if it is lost, as when Redis was started anew, and no other server has it.
-	renew = redis.NewScript(`
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1`)
-	release = redis.NewScript(`
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-return 1`)
-)
-
 // A lock is one that this Storage has.
 //
 //	TryLock ─→ renewed ─→ Unlock: over ─→ the last renewal has ended ─→ released
 //	              └─ another has it ─→ left to it
 type lock struct {
-	token string
+	token string        // of goroutine keep until ended is closed
 	over  chan struct{} // closed: Unlock
 	ended chan struct{} // closed: it is not renewed any more
 }
-
-func (s *Storage) lockKey(name string) string { return s.prefix + "lock:" + name }
 
 // Lock implements certmagic.Locker.
 func (s *Storage) Lock(ctx context.Context, name string) error {
@@ -63,17 +45,15 @@ func (s *Storage) TryLock(ctx context.Context, name string) (got bool, err error
 	if mine {
 		return false, ctx.Err()
 	}
-	l := &lock{rand.Text(), make(chan struct{}), make(chan struct{})}
-	err = s.call(ctx, func(ctx context.Context) error {
-		err := s.client.SetArgs(ctx, s.lockKey(name), l.token, redis.SetArgs{Mode: "NX", TTL: s.lease}).Err()
-		if got = err == nil; errors.Is(err, redis.Nil) {
-			err = nil
-		}
+	var token string
+	err = s.call(ctx, patience, func(ctx context.Context) (err error) {
+		token, err = s.store.acquire(ctx, name, s.lease)
 		return err
 	})
-	if err != nil || !got {
+	if err != nil || token == "" {
 		return false, err
 	}
+	l := &lock{token, make(chan struct{}), make(chan struct{})}
 	s.mu.Lock()
 	s.held[name] = l
 	s.mu.Unlock()
@@ -90,19 +70,22 @@ func (s *Storage) keep(name string, l *lock) {
 		case <-l.over:
 			return
 		}
-		mine := true
-		err := s.call(context.Background(), func(ctx context.Context) (err error) {
-			mine, err = renew.Run(ctx, s.client, []string{s.lockKey(name)}, l.token, s.lease.Milliseconds()).Bool()
+		next := l.token
+		err := s.call(context.Background(), patience, func(ctx context.Context) (err error) {
+			next, err = s.store.renew(ctx, name, l.token, s.lease)
 			return err
 		})
-		if err == nil && !mine {
-			s.log.Warn("knot: another server has taken a lock in Redis that this one had", "lock", name)
+		if err == nil && next == "" {
+			s.log.Warn("knot: another server has taken a lock in "+s.kind+" that this one had", "lock", name)
 			return
+		}
+		if err == nil {
+			l.token = next
 		}
 	}
 }
 
-// Unlock implements certmagic.Locker. Where Redis can't be asked, the lock ends by itself.
+// Unlock implements certmagic.Locker. Where the store can't be asked, the lock ends by itself.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()
 	l, closed := s.held[name], s.closed
@@ -116,7 +99,5 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	}
 	close(l.over)
 	<-l.ended // a renewal behind the release would take it again
-	return s.once(ctx, func(ctx context.Context) error {
-		return release.Run(ctx, s.client, []string{s.lockKey(name)}, l.token).Err()
-	})
+	return s.once(ctx, patience, func(ctx context.Context) error { return s.store.release(ctx, name, l.token) })
 }
