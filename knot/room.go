@@ -176,7 +176,7 @@ func (s *Server) forget(c *conn) {
 	s.unlist(c)
 }
 
-// unlist needs mu.
+// unlist takes c, which enlist has counted, out of the list of connections. It needs mu.
 func (s *Server) unlist(c *conn) {
 	if c.prev != nil {
 		c.prev.next = c.next

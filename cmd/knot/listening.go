@@ -157,7 +157,8 @@ func (l *listening) knows(host []byte) bool {
 	})
 }
 
-// startACME has the authority look for the server where it listens, if there is one that has not begun.
+// startACME starts to get certificates by ACME, if they are asked for: the authority connects to the first address with TLS, or to the
+// first that redirects to it.
 func (l *listening) startACME() {
 	manager := l.secure.now.Load().acme
 	if manager == nil {

@@ -182,8 +182,8 @@ func (k key) of(x *knot.Ctx) (hash uint64, has bool) {
 	return hash, has
 }
 
-// aim finds out which group and backend the request is for, if that is not for the balance alone.
-func (e *exchange) aim() {
+// findAffinity finds out which group and backend the request is for, if that is not for the balance alone.
+func (e *exchange) findAffinity() {
 	p, x := e.p, e.x
 	e.key, e.keyed = p.key.of(x)
 	if p.Sticky != nil {

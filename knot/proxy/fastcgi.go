@@ -217,6 +217,8 @@ func server(x *knot.Ctx, host string) (name, addr, port string) {
 	return name, addr, port
 }
 
+// params appends the parameters of the request, as the CGI has them (RFC 3875) and more that programs look for. length is that of
+// the body.
 func (f *fastCGI) params(b []byte, e *exchange, length int64) []byte {
 	x := e.x
 	add := func(name, value string) { b = appendParam(b, name, value) }

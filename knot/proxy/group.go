@@ -149,7 +149,7 @@ func (p *Proxy) addBalance() (errs []error) {
 		p.mirror, of = newMirror(p.Config)
 		errs = append(errs, of...)
 	}
-	p.aims = p.Sticky != nil || p.Canary != nil || p.key != key{}
+	p.hasAffinity = p.Sticky != nil || p.Canary != nil || p.key != key{}
 	return errs
 }
 

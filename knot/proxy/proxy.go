@@ -12,17 +12,17 @@ import (
 	"github.com/capriccio-go/capriccio/knot"
 )
 
-// A Proxy passes requests on to backends. Made by New. Serve may be called by any number of tasks and goroutines.
+// A Proxy passes requests on to backends. Made by New. Handle may be called by any number of tasks and goroutines.
 type Proxy struct {
-	Config    // with the defaults; not to be changed
-	wire      wire
-	stable    group
-	canary    group // empty: there is none
-	budget    *balance.Budget
-	mirror    *mirror // nil: there is none
-	copies    bool    // requests are copies, of a Mirror
-	byReports bool    // backends are chosen by what they say of their load, see listener
-	aims      bool    // there is more to know of a request than which backend has the least to do, see aim
+	Config      // with the defaults; not to be changed
+	wire        wire
+	stable      group
+	canary      group // empty: there is none
+	budget      *balance.Budget
+	mirror      *mirror // nil: there is none
+	copies      bool    // requests are copies, of a Mirror
+	byReports   bool    // backends are chosen by what they say of their load, see listener
+	hasAffinity bool    // the choice of a backend depends on the request, see findAffinity
 
 	key                        key
 	canaryHeader, canaryCookie named
@@ -103,8 +103,8 @@ func (e *exchange) serve() error {
 	if err := p.wire.prepare(e); err != nil {
 		return err
 	}
-	if p.aims {
-		e.aim()
+	if p.hasAffinity {
+		e.findAffinity()
 	}
 	if p.mirror != nil {
 		if err := p.mirror.copy(e); err != nil {

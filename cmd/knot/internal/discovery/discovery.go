@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/kube"
-	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 	"github.com/miekg/dns"
 )
@@ -230,7 +229,7 @@ func (f *Finder) Run(ctx context.Context, set func(backends []string, weights []
 		if err := set(backends, weights); err != nil {
 			if text := err.Error(); ctx.Err() == nil && text != refused {
 				refused = text
-				f.log.Warn("knot: a list of backends can't be used; the one before stays", "source", source, "error", logwriter.OneLine(text))
+				f.log.Warn("knot: a list of backends can't be used; the one before stays", "source", source, "error", text)
 			}
 			return
 		}
@@ -266,7 +265,7 @@ func (f *Finder) Run(ctx context.Context, set func(backends []string, weights []
 func (f *Finder) note(u update, failing *bool) {
 	switch {
 	case u.err != nil && !*failing:
-		f.log.Warn("knot: backends can't be found; those found before stay", "source", f.names[u.of], "error", logwriter.OneLine(u.err.Error()))
+		f.log.Warn("knot: backends can't be found; those found before stay", "source", f.names[u.of], "error", u.err)
 	case u.err == nil && *failing:
 		f.log.Info("knot: backends can be found again", "source", f.names[u.of])
 	}

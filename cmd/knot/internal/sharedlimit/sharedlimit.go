@@ -17,7 +17,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redisclient"
-	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
 const (
@@ -128,7 +127,7 @@ func (f *Fleet) run() {
 		case f.ctx.Err() != nil:
 			return
 		case err != nil && !away:
-			f.log.Warn("knot: Redis can't be asked; each server counts requests for itself", "error", logwriter.OneLine(err.Error()))
+			f.log.Warn("knot: Redis can't be asked; each server counts requests for itself", "error", err)
 		case err == nil && away:
 			f.log.Info("knot: Redis is asked again; the servers count requests together")
 		}

@@ -29,7 +29,7 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 			s.log.Info("knot: the collector takes spans again", "collector", s.to)
 		}
 	case !s.failing:
-		s.log.Warn("knot: the collector does not take spans; they are dropped until it does", "collector", s.to, "error", printable(err.Error()))
+		s.log.Warn("knot: the collector does not take spans; they are dropped until it does", "collector", s.to, "error", err)
 	}
 	s.failing = err != nil
 	return nil

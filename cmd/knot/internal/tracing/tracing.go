@@ -18,8 +18,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
 const (
@@ -78,7 +76,7 @@ func New(c Config, log *slog.Logger) (*Tracer, error) {
 	}
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
-	t := &Tracer{out: &sender{SpanExporter: client, log: log, to: printable(endpoint)}, exemplars: newExemplars(c.Limits)}
+	t := &Tracer{out: &sender{SpanExporter: client, log: log, to: endpoint}, exemplars: newExemplars(c.Limits)}
 	engine.NoteWaits()
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(c.Sample))),
@@ -97,6 +95,3 @@ func (t *Tracer) Close() {
 	defer cancel()
 	t.provider.Shutdown(ctx) // the log has what the collector does not take
 }
-
-// printable is a text from elsewhere for a line of the log.
-func printable(text string) string { return logwriter.OneLine(text) }
