@@ -23,9 +23,10 @@ import (
 // before as there are more of them, and no more wait than have come meanwhile: if half of them sleep for a second, the
 // others overtake these.
 //
-// By Little's law as many tasks wait as depart in the time that they wait. The limit is what departs in a time that is short
-// enough (short). If the node does several things at once, and the tasks are there meanwhile, that is too few: fewer depart.
-// Then how long they wait is how long the node takes, and the limit becomes what departs in that time.
+// By Little's law as many tasks wait as depart in the time that they wait. The limit begins with as many as waited when no fewer
+// departed, and is lowered to what departs in a time that is short enough (short). If the node does several things at once, and
+// the tasks are there meanwhile, that is too few: fewer depart. Then how long they wait is how long the node takes, and the limit
+// becomes what departs in a time with room for more (room), as the node may be several servers of which some have nothing to do.
 type BottleneckLimit struct {
 	limit    float64       // 0: none
 	wantedAt time.Duration // when a task last waited outside
@@ -179,25 +180,28 @@ func (b *BottleneckLimit) suspect(now time.Duration, w *bottleneckWindow, waitin
 	}
 	b.wantedAt = now
 	b.rate, b.wait, b.tried = float64(b.streakDeparts)/(now-b.streakBegan).Seconds(), w.wait, true
-	b.limit = max(min(float64(waiting), b.rate*short(b.rate)), limitLeast)
+	b.limit = max(b.rate*short(b.rate), float64(b.refWaiting), limitLeast)
 	return true
 }
 
 func (b *BottleneckLimit) raise() { b.limit, b.tried = b.limit*limitHigher+1, false }
+
+// room is how long tasks may wait, in seconds, where they take as long as takes if they are few.
+func (b *BottleneckLimit) room() float64 { return b.takes + min(limitRoom*b.takes, limitRoomMost) }
 
 // adjust moves the limit.
 func (b *BottleneckLimit) adjust(now time.Duration, w bottleneckWindow, waiting int) {
 	if w.rate == 0 {
 		return // of the tasks that came since
 	}
-	aim := max(short(w.rate), limitRoom*b.takes)
+	aim := max(short(w.rate), b.room())
 	wait := float64(waiting) / w.rate // by Little's law: the tasks that have departed may be the newest
 	switch {
 	case b.tried && w.rate < rateFar*b.rate && b.takes == 0 && wait > waitFar*b.wait:
 		*b = BottleneckLimit{hold: now + limitHold, movedAt: now}
 	case b.tried && w.rate < rateLost*b.rate:
 		b.takes = wait
-		b.limit, b.tried, b.hold = max(b.limit, b.rate*max(short(b.rate), limitRoom*b.takes)), false, now+limitHold
+		b.limit, b.tried, b.hold = max(b.limit, b.rate*max(short(b.rate), b.room())), false, now+limitHold
 	case wait < aim:
 		b.raise()
 	case wait > 2*aim && now >= b.hold:

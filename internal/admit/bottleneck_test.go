@@ -104,12 +104,12 @@ func TestALockThatLimitsIsFound(t *testing.T) {
 	for _, times := range []float64{1.3, 2, 10, -10} { // below 0: the newest go first
 		n := &watchedNode{servers: 1, service: func() time.Duration { return time.Millisecond }, newest: times < 0}
 		times = max(times, -times)
-		n.run(time.Second, times*1000)
+		n.run(2*time.Second, times*1000)
 		limit := n.limit.Limit()
 		before := n.done
 		n.run(5*time.Second, times*1000)
 		rate := float64(n.done-before) / 5
-		t.Logf("%v × what the lock can serve: limit %d after a second, then %d; %.0f of 1000 a second", times, limit, n.limit.Limit(), rate)
+		t.Logf("%v × what the lock can serve: limit %d after two seconds, then %d; %.0f of 1000 a second", times, limit, n.limit.Limit(), rate)
 		if limit == 0 || max(limit, n.limit.Limit()) > 50 || rate < 950 {
 			t.Errorf("%v ×: limit %d, then %d, %.0f a second; want one that keeps the wait short and the lock busy", times, limit, n.limit.Limit(), rate)
 		}
@@ -255,5 +255,93 @@ func TestABurstAtALockIsNoBottleneck(t *testing.T) {
 	}
 	if n.limited {
 		t.Error("taken for a bottleneck")
+	}
+}
+
+// A blindFleet is what a proxy waits for: servers of four workers each, to which 32 balancers send what is let in. Each balancer
+// knows only its own requests, and takes the server with the fewest of them.
+type blindFleet struct {
+	rng     *rand.Rand
+	servers [8][]blindTask // those that a worker has come first
+	sent    [32][8]int
+	inside  int
+}
+
+type blindTask struct {
+	since time.Duration
+	takes time.Duration // that are left, once a worker has it
+	by    int           // the balancer
+}
+
+func (f *blindFleet) admit(now time.Duration) {
+	by, at := f.rng.IntN(len(f.sent)), f.rng.IntN(len(f.servers))
+	for i, n := range f.sent[by] {
+		if n < f.sent[by][at] {
+			at = i
+		}
+	}
+	f.sent[by][at]++
+	f.inside++
+	f.servers[at] = append(f.servers[at], blindTask{now, time.Duration(f.rng.ExpFloat64() * 100e6), by})
+}
+
+// step lets a time pass, and returns the waits that have ended.
+func (f *blindFleet) step(now, d time.Duration) (waited []time.Duration) {
+	for at := range f.servers {
+		work := d
+		if at == 0 {
+			work /= 2 // a slow server
+		}
+		tasks := f.servers[at]
+		for i := range tasks[:min(4, len(tasks))] {
+			tasks[i].takes -= work
+		}
+		f.servers[at] = slices.DeleteFunc(tasks, func(t blindTask) bool {
+			if t.takes > 0 {
+				return false
+			}
+			waited = append(waited, now-t.since)
+			f.sent[t.by][at]--
+			f.inside--
+			return true
+		})
+	}
+	return waited
+}
+
+// The servers behind balancers that know little of each other are kept busy from the beginning of a limit on: with a limit that
+// would be enough for one server that does as much, many of them have nothing to do.
+func TestServersBehindManyBalancersStayBusy(t *testing.T) {
+	const capacity = 7.5 * 4 * 10.0 // in a second
+	for seed := range uint64(testenv.Rounds(5, 50)) {
+		f := &blindFleet{rng: rand.New(rand.NewPCG(seed, 6))}
+		var limit BottleneckLimit
+		var s BacklogState
+		outside, next, done, limited := 0, 0.0, [12]int{}, false
+		for now := time.Millisecond; now < 12*time.Second; now += time.Millisecond {
+			for next += 3 * capacity / 1000; next >= 1; next-- {
+				outside = min(outside+1, 100) // others are refused
+			}
+			for ; outside > 0 && (limit.Limit() == 0 || f.inside < limit.Limit()); outside-- {
+				f.admit(now)
+			}
+			for _, w := range f.step(now, time.Millisecond) {
+				s.Departed, s.Waited, s.Quickest = s.Departed+1, s.Waited+w, min(s.Quickest, w)
+				done[now/time.Second]++
+			}
+			if now%lookTick == 0 && now > 300*time.Millisecond {
+				s.Waiting, s.Out = f.inside, outside
+				limit.Update(now, s)
+				s = BacklogState{Quickest: math.MaxInt64}
+				limited = limited || limit.Limit() > 0
+			}
+		}
+		all := 0
+		for second, n := range done[2:] {
+			all += n
+			testenv.AtLeast(t, float64(n), 0.4*capacity, "seed %d, second %d: answers", seed, second+2)
+		}
+		testenv.AtLeast(t, float64(all), 0.9*10*capacity, "seed %d: answers in 10 s", seed)
+		testenv.True(t, limited, "seed %d: there is a limit", seed)
 	}
 }

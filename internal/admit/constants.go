@@ -124,8 +124,9 @@ const (
 	limitStuck      = longestWait / 2 // [no task departed for so long: the limit ends]
 	limitHold       = 2 * limitIdle   // [until the limit is lowered again after that was too much]
 	limitLeast      = 2.0             // tasks
-	limitRoom       = 1.5             // times the tasks that depart in the time that one takes, so that the node does all it can
-	limitLower      = 0.8             // times the limit, a step down
+	limitRoom       = 2.0             // times the time that one takes, for waiting: with a quarter of it many servers behind a proxy have nothing to do; and
+	limitRoomMost   = 0.25            // seconds at most
+	limitLower      = 0.5             // times the limit, a step down
 	limitHigher     = 1.1             // times the limit, a step up
 	shortTimes      = 10              // times the time between two departures is a short wait; within
 	shortLeast      = windowTime      // [that, and]

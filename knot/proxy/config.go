@@ -54,8 +54,9 @@ type Config struct {
 	Weights []int
 	// Balance is "least", or has requests led by what they have in common: "hash client" (the address, of IPv6 64 bits of it),
 	// "hash path", "hash header NAME" or "hash cookie NAME". Requests without that are spread as with "least", which "" is too.
-	// "prequal" goes by what the backends say of their load, in responses and to probes (a load report, ORCA): where several servers
-	// send requests to the same backends, each sees only its own. Backends that say nothing count by what was sent there.
+	// "prequal" goes by what the backends say of their load (a load report, ORCA), in responses and to probes, which Start begins:
+	// where several servers send requests to the same backends, each sees only its own. Backends that say nothing count by what was
+	// sent there.
 	Balance string
 	// Bound, with a hash, is how many times its part of the requests under way a backend may have, 1 or more; what is beyond
 	// goes to the next backend of its key. 0: no limit.

@@ -22,8 +22,8 @@ func (k *Check) defaults() {
 	k.Fall, k.Rise = max(k.Fall, 1), max(k.Rise, 1)
 }
 
-// Start begins to check the backends, if Config.Check says so, and to look for backends, if Config.Discover does, on goroutines
-// that Close ends.
+// Start begins to check the backends, if Config.Check says so, to probe their load, with the Balance "prequal", and to look for
+// backends, if Config.Discover does, on goroutines that Close ends.
 func (p *Proxy) Start() {
 	if p.mirror != nil {
 		p.mirror.to.Start()
