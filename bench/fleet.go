@@ -35,6 +35,7 @@ var fleetExperiment = experiment{
 		fmt.Sprintf("x: users a second, in parts of what all workers together can serve in a second, %.0f, above the capacity %.0f; users come by chance, wait %v, and ask up to %d times more, after %v and twice as long each time, half as much more or less", fleetCapacity(1), fleetCapacity(3), fleetPatience, fleetRetries, fleetPause),
 		"NAME-32: 32 balancers that know nothing of each other; each attempt takes a random one: proxies of one process, each with its own listener and its own state; NAME-1: one",
 		"goodput: answers of servers that reached a user who still waited; goodput-share: in parts of what is asked for or of the capacity, whichever is less; p50, p99: of these, from when the user came until the answer, with all attempts and pauses; attempts: of a user; refused: attempts with 503",
+		"grpc: 32 clients of grpc-go with round_robin and weighted_round_robin (by load reports with each response: requests a second, and how busy the workers are; blackoutPeriod 2 s, else as it comes); each takes plain requests and asks a server over HTTP/2 without TLS",
 		"nginx: least_conn; haproxy: leastconn; both as they come otherwise, with connections kept alive",
 		fmt.Sprintf("servers and balancers on core %d, users on core %d", serverCore, clientCore),
 	},
@@ -70,32 +71,40 @@ func fleetCapacity(x float64) float64 {
 
 type fleetTimes struct{ warm, span, stallEvery, stalls time.Duration }
 
-// A front starts n balancers before servers; it returns the process and their addresses.
+// A front starts n balancers before servers, by the program that find returns; it returns the process and their addresses.
 type front struct {
 	name  string
-	start func(r *run, ctx context.Context, n int, servers []string) (*server, error)
+	find  func(r *run) (program string, err error)
+	start func(r *run, ctx context.Context, program string, n int, servers []string) (*server, error)
 }
 
 func (f *front) ours() bool { return strings.HasPrefix(f.name, "knot") }
 
 var fronts = []front{
-	{"knot-prequal", knotFront("prequal")},
-	{"knot-least", knotFront("least")},
-	{"nginx", nginxFront},
-	{"haproxy", haproxyFront},
+	{"knot-prequal", (*run).itself, knotFront("prequal")},
+	{"knot-least", (*run).itself, knotFront("least")},
+	{"nginx", func(r *run) (string, error) { return r.find("nginx") }, nginxFront},
+	{"haproxy", func(r *run) (string, error) { return r.find("haproxy") }, haproxyFront},
+	{"grpc-round-robin", (*run).grpcBalancers, grpcFront(`{"round_robin": {}}`)},
+	// By default gRPC goes by no weights for the first 10 s.
+	{"grpc-weighted", (*run).grpcBalancers, grpcFront(`{"weighted_round_robin": {"blackoutPeriod": "2s"}}`)},
 }
+
+func (r *run) itself() (string, error)        { return r.self, nil }
+func (r *run) grpcBalancers() (string, error) { return r.buildPeer("grpc-balancers") }
 
 // fleets are many balancers of each make; of ours also one.
 func (r *run) fleets(t fleetTimes) (all []contender) {
 	for _, f := range fronts {
-		if _, err := r.find(f.name); err != nil && !f.ours() {
+		program, err := f.find(r)
+		if err != nil {
 			r.skip(f.name, err)
 			continue
 		}
 		for _, n := range choose(r.quick || !f.ours(), []int{manyFronts}, []int{manyFronts, 1}) {
 			all = append(all, contender{system: fmt.Sprintf("%s-%d", f.name, n),
 				sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-					return r.fleetSample(ctx, f, n, p.x, t)
+					return r.fleetSample(ctx, f, program, n, p.x, t)
 				},
 				takes: func(point, time.Duration) time.Duration { return t.warm + t.span + 2*time.Second }})
 		}
@@ -104,7 +113,7 @@ func (r *run) fleets(t fleetTimes) (all []contender) {
 }
 
 // fleetSample starts a fleet and loads it.
-func (r *run) fleetSample(ctx context.Context, f front, n int, x float64, t fleetTimes) (samples []sample, err error) {
+func (r *run) fleetSample(ctx context.Context, f front, program string, n int, x float64, t fleetTimes) (samples []sample, err error) {
 	var servers []*server
 	defer func() { closeAll(servers) }()
 	var addrs []string
@@ -116,7 +125,7 @@ func (r *run) fleetSample(ctx context.Context, f front, n int, x float64, t flee
 		}
 		servers, addrs = append(servers, s), append(addrs, s.addr)
 	}
-	b, err := f.start(r, ctx, n, addrs)
+	b, err := f.start(r, ctx, program, n, addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -163,15 +172,22 @@ func stall(ctx context.Context, c *proc.Child, t fleetTimes) {
 }
 
 // knotFront is Knot's proxy with that balance.
-func knotFront(balance string) func(*run, context.Context, int, []string) (*server, error) {
-	return func(r *run, ctx context.Context, n int, servers []string) (*server, error) {
-		return startServer(ctx, "knot-"+balance, r.self, append([]string{workerCommand, "fleet-balancers"}, flagPairs("n", n, "balance", balance, "servers", strings.Join(servers, ","))...)...)
+func knotFront(balance string) func(*run, context.Context, string, int, []string) (*server, error) {
+	return func(_ *run, ctx context.Context, program string, n int, servers []string) (*server, error) {
+		return startServer(ctx, "knot-"+balance, program, append([]string{workerCommand, "fleet-balancers"}, flagPairs("n", n, "balance", balance, "servers", strings.Join(servers, ","))...)...)
+	}
+}
+
+// grpcFront are clients of gRPC with that load balancing configuration.
+func grpcFront(balancing string) func(*run, context.Context, string, int, []string) (*server, error) {
+	return func(_ *run, ctx context.Context, program string, n int, servers []string) (*server, error) {
+		return startServer(ctx, "grpc-go", program, flagPairs("n", n, "config", `{"loadBalancingConfig": [`+balancing+`]}`, "servers", strings.Join(servers, ","), "patience", fleetPatience)...)
 	}
 }
 
 // nginxFront is one process of nginx, with an upstream of its own for each balancer.
-func nginxFront(r *run, ctx context.Context, n int, servers []string) (*server, error) {
-	return r.configuredFront(ctx, configured{system: "nginx", path: "nginx",
+func nginxFront(r *run, ctx context.Context, program string, n int, servers []string) (*server, error) {
+	return r.configuredFront(ctx, configured{system: "nginx", path: program,
 		args: func(dir, config string) []string { return []string{"-p", dir, "-e", "stderr", "-c", config} }},
 		n, func(dir string, addrs []string) string {
 			var b strings.Builder
@@ -186,8 +202,8 @@ func nginxFront(r *run, ctx context.Context, n int, servers []string) (*server, 
 }
 
 // haproxyFront is one thread of HAProxy, with a backend of its own for each balancer.
-func haproxyFront(r *run, ctx context.Context, n int, servers []string) (*server, error) {
-	return r.configuredFront(ctx, configured{system: "haproxy", path: "haproxy",
+func haproxyFront(r *run, ctx context.Context, program string, n int, servers []string) (*server, error) {
+	return r.configuredFront(ctx, configured{system: "haproxy", path: program,
 		args: func(_, config string) []string { return []string{"-db", "-f", config} }},
 		n, func(_ string, addrs []string) string {
 			var b strings.Builder
@@ -204,11 +220,6 @@ func haproxyFront(r *run, ctx context.Context, n int, servers []string) (*server
 
 // configuredFront starts a program that reads a file, with n addresses of its own.
 func (r *run) configuredFront(ctx context.Context, c configured, n int, configure func(dir string, addrs []string) string) (*server, error) {
-	path, err := r.find(c.path)
-	if err != nil {
-		return nil, err
-	}
-	c.path = path
 	var addrs []string
 	var all []io.Closer
 	for range n - 1 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,7 +38,7 @@ func runFleetServer(args []string, out io.Writer) {
 	chance := rand.New(rand.NewPCG(*seed, 2)) // of the only loop
 	free := task.NewSemaphore(*workers)
 	loud, until := false, time.Now()
-	var load loadKnown
+	load := loadKnown{workers: *workers}
 	serve := func(x *knot.Ctx) error {
 		if err := free.Acquire(1); err != nil {
 			return err
@@ -50,9 +51,10 @@ func runFleetServer(args []string, out io.Writer) {
 		if loud {
 			takes *= noiseSlows
 		}
+		load.worked += time.Duration(takes)
 		return task.Sleep(time.Duration(takes))
 	}
-	serveKnot(must(oneLoop()), &knot.Server{Handler: func(x *knot.Ctx) error {
+	serveKnot(must(oneLoop()), &knot.Server{H2C: true, Handler: func(x *knot.Ctx) error {
 		if string(x.PathBytes()) == "*" { // a probe of a balancer
 			load.tell(x)
 			return x.Send(204, "", nil)
@@ -63,6 +65,9 @@ func runFleetServer(args []string, out io.Writer) {
 		if err != nil {
 			return err
 		}
+		if bytes.HasPrefix(x.HeaderBytes("Content-Type"), []byte(grpcType)) {
+			return load.answerGRPC(x)
+		}
 		load.tell(x)
 		return x.SendString(200, "text/plain", "Hello, World!")
 	}}, out)
@@ -71,8 +76,15 @@ func runFleetServer(args []string, out io.Writer) {
 // A loadKnown is what a server knows of its load, as the load report of cmd/knot has it: the requests that it has, and how
 // long one took when there were about as many, by powers of two. It belongs to one loop.
 type loadKnown struct {
+	workers  int64
 	inFlight int
 	took     [16]time.Duration
+
+	// For gRPC: requests that have ended, and time of workers; and how many of both in the last second.
+	ended, endedBefore   int
+	worked, workedBefore time.Duration
+	at                   time.Time // when that was last counted
+	rate, utilisation    float64
 }
 
 // began records that a request has come. The function that it returns records that it has ended.
@@ -80,6 +92,7 @@ func (l *loadKnown) began() (ended func()) {
 	l.inFlight++
 	mean, since := &l.took[min(bits.Len(uint(l.inFlight))-1, len(l.took)-1)], time.Now()
 	return func() {
+		l.ended++
 		l.inFlight--
 		took := time.Since(since)
 		if *mean == 0 {
@@ -100,6 +113,21 @@ func (l *loadKnown) tell(x *knot.Ctx) {
 	}
 	of := orca.Report{Named: []orca.Value{{Name: orca.InFlight, Value: float64(l.inFlight)}, {Name: orca.Latency, Value: latency.Seconds()}}}
 	x.AddHeader(orca.Header, string(of.AppendText(nil)))
+}
+
+const grpcType = "application/grpc"
+
+// answerGRPC sends an empty message, and the report as gRPC's balancer wants it: requests in a second, and how busy the workers are.
+func (l *loadKnown) answerGRPC(x *knot.Ctx) error {
+	if took := time.Since(l.at).Seconds(); took >= 1 {
+		l.rate = float64(l.ended-l.endedBefore) / took
+		l.utilisation = min((l.worked-l.workedBefore).Seconds()/took/float64(l.workers), 1)
+		l.at, l.endedBefore, l.workedBefore = time.Now(), l.ended, l.worked
+	}
+	of := orca.Report{RPS: l.rate, Application: l.utilisation}
+	x.SetContentType(grpcType)
+	x.Write(make([]byte, 5))
+	return errors.Join(x.AddTrailer(orca.BinaryHeader, string(of.AppendBase64(nil))), x.AddTrailer("grpc-status", "0"))
 }
 
 // The noisy neighbour of a server.
@@ -126,6 +154,7 @@ func runFleetBalancers(args []string, out io.Writer) {
 			ln := must(netpoll.Listen("tcp", "127.0.0.1:0"))
 			addrs = append(addrs, ln.Addr().String())
 			p := must(proxy.New(proxy.Config{Backends: backends, Balance: *balance}))
+			p.Start()
 			server := &knot.Server{Handler: p.Handle}
 			task.Go(func() { check(server.Serve(ln)) })
 		}
