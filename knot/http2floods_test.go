@@ -136,10 +136,10 @@ func TestHTTP2Floods(t *testing.T) {
 	}
 }
 
-// TestHTTP2Patience: what clients do in earnest does not count against them, however much of it there is.
-func TestHTTP2Patience(t *testing.T) {
+// TestHTTP2UselessFrames: what clients do in earnest does not count against them, however much of it there is.
+func TestHTTP2UselessFrames(t *testing.T) {
 	sv := startServer(t, &Server{H2C: true, MaxBody: 10, Handler: echoHandler}, 1)
-	const much = 3 * h2.Patience
+	const much = 3 * h2.MaxUseless
 	for _, window := range []uint32{1<<16 - 1, 1000} { // clients that widen their windows often
 		p := sv.framed()
 		p.narrow(window)

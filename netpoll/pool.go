@@ -31,9 +31,9 @@ type Pool struct {
 	// IdleTimeout is after how long at rest a connection is closed; 0: 60 s; negative: never. One that the peer has
 	// closed meanwhile goes within 5 s.
 	IdleTimeout time.Duration
-	// Patience is how long Get waits for a connection that is put back, if the process or the system has no
+	// WaitTimeout is how long Get waits for a connection that is put back, if the process or the system has no
 	// descriptor left for another one (EMFILE, ENFILE); then it fails with context.DeadlineExceeded. 0: it fails at once.
-	Patience time.Duration
+	WaitTimeout time.Duration
 
 	mu     sync.Mutex
 	units  *task.Semaphore       // guarded by mu, fixed by the first Get; nil: no limit
@@ -90,7 +90,7 @@ func (p *Pool) Get(ctx context.Context) (c net.Conn, err error) {
 		}
 	}()
 	c, err = p.get(ctx, false)
-	if err == errShort || p.Patience > 0 && scarce(err) {
+	if err == errShort || p.WaitTimeout > 0 && scarce(err) {
 		c, err = p.getFreed(ctx)
 	}
 	return c, err
@@ -148,7 +148,7 @@ const maxLack = 1 << 30
 // getFreed is get if no descriptor is left: it waits until a connection is put back, behind earlier
 // callers, and looks from time to time whether a descriptor has become free elsewhere.
 func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.Patience)
+	ctx, cancel := context.WithTimeout(ctx, p.WaitTimeout)
 	defer cancel()
 	p.mu.Lock()
 	if p.short == nil {

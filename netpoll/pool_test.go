@@ -121,11 +121,11 @@ func TestPoolLimits(t *testing.T) {
 	})
 }
 
-// With no descriptor left Get waits for what is put back, as long as Patience, first come, first served.
+// With no descriptor left Get waits for what is put back, as long as WaitTimeout, first come, first served.
 func TestPoolWithoutDescriptors(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
 		p, _ := poolOf(t, 0)
-		p.Patience = time.Hour
+		p.WaitTimeout = time.Hour
 		dial, left := p.Dial, atomic.Int32{}
 		left.Store(2)
 		p.Dial = func(ctx context.Context) (net.Conn, error) {
@@ -153,9 +153,9 @@ func TestPoolWithoutDescriptors(t *testing.T) {
 		for p.open > 0 { // nothing rests
 			p.Put(get(t, p), true)
 		}
-		p.Patience = time.Millisecond
+		p.WaitTimeout = time.Millisecond
 		testenv.Equal(t, testenv.Err(p.Get(context.Background())), context.DeadlineExceeded, "when it has waited long enough")
-		p.Patience = 0
+		p.WaitTimeout = 0
 		testenv.ErrorIs(t, testenv.Err(p.Get(context.Background())), syscall.EMFILE, "without patience")
 		must(t, p.Close())
 	})

@@ -83,7 +83,7 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 			b.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 		}
 	}
-	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: p.KeepConns, IdleTimeout: p.KeepTimeout, Patience: p.QueueTimeout, Dial: b.dial}
+	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: p.KeepConns, IdleTimeout: p.KeepTimeout, WaitTimeout: p.QueueTimeout, Dial: b.dial}
 	if p.MaxConns > 0 {
 		b.units = task.NewSemaphore(int64(p.MaxConns))
 	}

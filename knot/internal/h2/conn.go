@@ -53,19 +53,19 @@ type Conn struct {
 	block   []byte // that of the last request, if no other can change what it means
 	text    []byte // the head that block stands for
 
-	mu         sync.Mutex // held for a few microseconds: no task waits while it holds mu
-	streams    map[uint32]*Stream
-	writers    []*Stream // that wait to send, or did since they were last woken
-	handlers   int       // requests that are being served, also after a reset by the client
-	starting   int       // ... whose tasks have not begun
-	heads      int       // bytes of their heads
-	last       uint32    // highest number of a stream so far
-	cut        []uint32  // see cutOff
-	patience   int       // see nuisance
-	sendWindow int64
-	newWindow  int64 // what streams may send at first
-	recvWindow int64
-	credit     int64 // received and used, the client has not been told
+	mu          sync.Mutex // held for a few microseconds: no task waits while it holds mu
+	streams     map[uint32]*Stream
+	writers     []*Stream // that wait to send, or did since they were last woken
+	handlers    int       // requests that are being served, also after a reset by the client
+	starting    int       // ... whose tasks have not begun
+	heads       int       // bytes of their heads
+	last        uint32    // highest number of a stream so far
+	cut         []uint32  // see cutOff
+	uselessLeft int       // of MaxUseless, see countUseless
+	sendWindow  int64
+	newWindow   int64 // what streams may send at first
+	recvWindow  int64
+	credit      int64 // received and used, the client has not been told
 	output
 
 	leaving, closing, shut bool
@@ -129,7 +129,7 @@ func NewConn(on Setting) *Conn {
 	h := &Conn{
 		Setting: on, streams: make(map[uint32]*Stream),
 		sendWindow: FirstWindow, newWindow: FirstWindow, recvWindow: on.Limits.ConnWindow,
-		patience: Patience, idleSince: on.Clock.Now(), heard: on.Clock.Now(),
+		uselessLeft: MaxUseless, idleSince: on.Clock.Now(), heard: on.Clock.Now(),
 	}
 	h.again, h.later = h.readClient, h.flushLater
 	h.rests, _ = h.NC.(rester)

@@ -164,8 +164,8 @@ func TestForgetsOnce(t *testing.T) {
 	testenv.Equal(t, h.Host.(*fakeHost).forgotten, 1, "the ends of the connection that the server is told of")
 }
 
-// TestPatienceComesBackWithTime: a client that asks now and then whether the server is there may do so for a long time.
-func TestPatienceComesBackWithTime(t *testing.T) {
+// TestUselessFramesAreForgivenWithTime: a client that asks now and then whether the server is there may do so for a long time.
+func TestUselessFramesAreForgivenWithTime(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	near.SetDeadline(time.Now().Add(time.Minute))
@@ -189,7 +189,7 @@ func TestPatienceComesBackWithTime(t *testing.T) {
 	io.WriteString(near, http2.ClientPreface)
 	frames.WriteSettings()
 	for range 5 {
-		for range Patience * 4 / 5 {
+		for range MaxUseless * 4 / 5 {
 			frames.WritePing(false, [8]byte{})
 			testenv.Equal(t, <-read, "PING", "the answer to a PING")
 		}

@@ -15,10 +15,10 @@ import (
 // The frames that a client sends. All of this is the reader's.
 
 const (
-	// Patience is how many frames without use a client may send: frames that bring no request any further, ask for
+	// MaxUseless is how many frames without use a client may send: frames that bring no request any further, ask for
 	// answers, or take back what was asked for. Content, answers that were wanted to the end, and time
 	// give it back. A client that has used it up is sent away (CVE-2019-9511, -9512, -9515, -9518, CVE-2023-44487).
-	Patience = 1000
+	MaxUseless = 1000
 	// forgives is after how long one such frame is forgotten, in nanoseconds.
 	forgives = int64(50 * time.Millisecond)
 	// refresh is for how many bytes of content a client may send one WINDOW_UPDATE: some have windows of 1 KB.
@@ -29,16 +29,16 @@ const (
 	headFrames = 128
 )
 
-// nuisance counts a frame against the client's patience, and reports whether there is some left. It needs mu.
-func (h *Conn) nuisance() error {
-	if h.patience--; h.patience < 0 {
+// countUseless counts a useless frame, and reports whether the client may still send. It needs mu.
+func (h *Conn) countUseless() error {
+	if h.uselessLeft--; h.uselessLeft < 0 {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
 	return nil
 }
 
-// use gives patience back for n frames. It needs mu.
-func (h *Conn) use(n int) { h.patience = min(h.patience+n, Patience) }
+// allowUseless lets the client send n more useless frames, up to MaxUseless. It needs mu.
+func (h *Conn) allowUseless(n int) { h.uselessLeft = min(h.uselessLeft+n, MaxUseless) }
 
 func streamError(id uint32, code http2.ErrCode) error {
 	return http2.StreamError{StreamID: id, Code: code}
@@ -88,7 +88,7 @@ func (h *Conn) frame() bool {
 			st.drop()
 		}
 		h.cutOff(torn.StreamID, torn.Code)
-		err = h.nuisance()
+		err = h.countUseless()
 		h.unlock()
 		if err != nil {
 			h.fail(http2.ErrCodeEnhanceYourCalm)
@@ -141,11 +141,11 @@ func (h *Conn) dispatch(f http2.Frame) error {
 		switch {
 		case !f.IsAck():
 			h.frames.WritePing(true, f.Data)
-			return h.nuisance()
+			return h.countUseless()
 		case f.Data == farewellPing && h.leaving:
 			h.close()
 		default:
-			return h.nuisance()
+			return h.countUseless()
 		}
 	case *http2.RSTStreamFrame:
 		if f.StreamID > h.last {
@@ -155,11 +155,11 @@ func (h *Conn) dispatch(f http2.Frame) error {
 			delete(h.streams, f.StreamID)
 			st.drop()
 		}
-		return h.nuisance()
+		return h.countUseless()
 	case *http2.PushPromiseFrame:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	default: // a GOAWAY too: what it has asked for is answered
-		return h.nuisance()
+		return h.countUseless()
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (h *Conn) settingsFrame(f *http2.SettingsFrame) error {
 		h.dec.SetAllowedMaxDynamicTableSize(h.Limits.Table)
 		h.dec.SetMaxDynamicTableSize(h.Limits.Table)
 		h.block = h.block[:0]
-		return h.nuisance()
+		return h.countUseless()
 	}
 	if f.NumSettings() > settingsMost {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
@@ -206,7 +206,7 @@ func (h *Conn) settingsFrame(f *http2.SettingsFrame) error {
 		return err
 	}
 	h.frames.WriteSettingsAck()
-	return h.nuisance()
+	return h.countUseless()
 }
 
 func (h *Conn) windowFrame(f *http2.WindowUpdateFrame) error {
@@ -218,11 +218,11 @@ func (h *Conn) windowFrame(f *http2.WindowUpdateFrame) error {
 		if was <= 0 {
 			h.wakeWriters()
 		}
-		return h.nuisance()
+		return h.countUseless()
 	}
 	st, err := h.of(f.StreamID)
 	if err == nil {
-		err = h.nuisance()
+		err = h.countUseless()
 	}
 	if st == nil || err != nil {
 		return err
@@ -247,7 +247,7 @@ func (h *Conn) dataFrame(f *http2.DataFrame) error {
 		h.give(nil, size)
 		switch {
 		case h.closing && st == nil:
-			return h.nuisance()
+			return h.countUseless()
 		case st == nil && size >= inFlight: // it may not know yet that it need not send the rest
 			h.frames.WriteRSTStream(f.StreamID, http2.ErrCodeStreamClosed)
 			return nil
@@ -266,9 +266,9 @@ func (h *Conn) dataFrame(f *http2.DataFrame) error {
 	case ends:
 		st.received = true
 	case len(data) == 0:
-		return h.nuisance()
+		return h.countUseless()
 	}
-	h.use(1)
+	h.allowUseless(1)
 	st.wake(&st.reader)
 	return nil
 }
@@ -362,7 +362,7 @@ func (h *Conn) trailer() error {
 	st := h.streams[id]
 	switch {
 	case st == nil: // it has been answered, or refused
-		return h.nuisance()
+		return h.countUseless()
 	case st.received:
 		return streamError(id, http2.ErrCodeStreamClosed)
 	case !d.ends, d.bad, d.pseudo != 0, st.length >= 0 && st.bodySize != st.length:
@@ -383,7 +383,7 @@ func (h *Conn) request(text []byte) error {
 	d.id = 0
 	switch {
 	case h.closing: // the client has been told that it will not be served
-		return h.nuisance()
+		return h.countUseless()
 	case text == nil:
 		if h.control() { // clients of Go dial, and try again, for as long as all that they get is the error
 			h.sendHead(id, 400, append([]byte(h1.StatusLine(400)), h.Clock.Stamp().Date...), true)

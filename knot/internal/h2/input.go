@@ -59,7 +59,7 @@ func (in *input) read() error {
 	h.mu.Lock()
 	now := h.Clock.Now()
 	if past := (now - h.heard) / forgives; past > 0 {
-		h.use(int(min(past, Patience)))
+		h.allowUseless(int(min(past, MaxUseless)))
 	}
 	h.heard, h.pinged = now, 0
 	shut := h.shut

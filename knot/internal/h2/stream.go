@@ -106,7 +106,7 @@ func (st *Stream) End() {
 		case !st.received: // nor is the rest of the request wanted (RFC 9113, 8.1)
 			h.cutOff(st.id, http2.ErrCodeNo)
 		default:
-			h.use(1)
+			h.allowUseless(1)
 		}
 		h.give(nil, int64(len(st.body)-st.at))
 		st.body = nil
@@ -381,8 +381,8 @@ func (st *Stream) sendSome(p []byte, ends bool) (sent int) {
 		whole := sent+int(n) == len(p)
 		st.sent = ends && whole
 		h.data(st.id, p[sent:sent+int(n)], st.sent)
-		if h.use(int(n / refresh)); whole { // a client that lets little pass at a time earns nothing
-			h.use(2) // it may widen both windows by what has come
+		if h.allowUseless(int(n / refresh)); whole { // a client that lets little pass at a time earns nothing
+			h.allowUseless(2) // it may widen both windows by what has come
 		}
 		h.sendWindow -= n
 		st.sendWindow -= n
