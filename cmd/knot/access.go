@@ -54,7 +54,7 @@ func (b *built) openForwardAuth(c *forwardauth.Config, timeout time.Duration, li
 	if c.CA != "" || c.ServerName != "" {
 		of.TLS = &config.TLS{CA: c.CA, ServerName: c.ServerName}
 	}
-	settings, found, wrong := proxyConfig(&of, log)
+	settings, finders, wrong := proxyConfig(&of, log)
 	settings.TotalTimeout, settings.Header = timeout, lines
 	for _, m := range wrong {
 		key := strings.TrimPrefix(m.key, "tls.")
@@ -68,7 +68,7 @@ func (b *built) openForwardAuth(c *forwardauth.Config, timeout time.Duration, li
 		faults = append(faults, site.Fault{Key: "to", Err: one})
 	}
 	if p != nil {
-		b.keep(p, found)
+		b.keep(p, finders)
 	}
 	return p, faults
 }

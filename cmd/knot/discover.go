@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"slices"
@@ -12,30 +13,73 @@ import (
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
-// discover has p find the backends that a table names sources of. It returns nil if there are none.
-func discover(c *config.Proxy, p *proxy.Config, take func(key, text string, into *time.Duration), wrong *mistakes) *discovery.Finder {
+// canaryMost is how many backends are taken for a canary, where those of the proxy are found too: together they are proxy.MaxBackends
+// at most.
+const canaryMost = 16
+
+// groups are the lists of backends of a table; nil: there is no such group.
+func groups(c *config.Proxy) (to, canary, mirror []string) {
+	if c.Canary != nil {
+		canary = c.Canary.To
+	}
+	if c.Mirror != nil {
+		mirror = c.Mirror.To
+	}
+	return c.To, canary, mirror
+}
+
+// room is how many backends a group may have beside another one, of which at most found are found.
+func room(other []string, found int) int {
+	if slices.ContainsFunc(other, discovery.IsSource) {
+		return proxy.MaxBackends - found
+	}
+	return proxy.MaxBackends - len(other)
+}
+
+// discover has p find the backends that a table names sources of, in each of its groups.
+func discover(c *config.Proxy, p *proxy.Config, take func(key, text string, into *time.Duration), wrong *mistakes) (finders []*discovery.Finder) {
 	var refresh time.Duration
 	take("refresh", c.Refresh, &refresh)
-	fixed, found, err := discovery.New(c.To, refresh, discovery.System(), p.Log)
-	wrong.note("to", err)
-	p.Backends = fixed
-	if found != nil {
-		p.Discover = found.Run
-		if c.Weights != nil {
-			wrong.note("weights", errors.New("they are of addresses that stand in the list, and some of its backends are found while knot runs"))
+	find := func(key string, to []string, weights []int, most int) (fixed []string, run func(context.Context, func([]string, []int) error)) {
+		fixed, found, err := discovery.New(to, most, refresh, discovery.System(), p.Log)
+		wrong.note(key+"to", err)
+		if found == nil {
+			return fixed, nil
 		}
-	} else if c.Refresh != "" {
+		if weights != nil {
+			wrong.note(key+"weights", errors.New("they are of addresses that stand in the list, and some of its backends are found while knot runs"))
+		}
+		finders = append(finders, found)
+		return fixed, found.Run
+	}
+	to, canary, mirror := groups(c)
+	p.Backends, p.Discover = find("", to, c.Weights, room(canary, canaryMost))
+	if p.Canary != nil {
+		p.Canary.Backends, p.Canary.Discover = find("canary.", canary, c.Canary.Weights, room(to, proxy.MaxBackends-canaryMost))
+	}
+	if p.Mirror != nil {
+		p.Mirror.Backends, p.Mirror.Discover = find("mirror.", mirror, nil, proxy.MaxBackends)
+	}
+	if c.Refresh != "" && len(finders) == 0 {
 		wrong.note("refresh", errors.New("no backend is found while knot runs; want one like to = [\"dns+http://api.internal:8080\"]"))
 	}
 	if refresh < 0 {
 		wrong.note("refresh", errors.New("want more than 0s"))
 	}
-	return found
+	return finders
 }
 
-// nameCertificates sets the name that certificates of backends have, whose addresses have none.
-func nameCertificates(c *config.Proxy, p *proxy.Config, found *discovery.Finder, wrong *mistakes) {
-	if found == nil || p.TLS != nil && p.TLS.ServerName != "" || !slices.ContainsFunc(c.To, func(to string) bool { return strings.Contains(to, "https://") }) {
+// nameCertificates sets the name that certificates of backends have, whose addresses have none. It is one for all groups.
+func nameCertificates(c *config.Proxy, p *proxy.Config, wrong *mistakes) {
+	var secure []string // groups with https
+	to, canary, mirror := groups(c)
+	for _, group := range [][]string{to, canary, mirror} {
+		if slices.ContainsFunc(group, func(to string) bool { return strings.Contains(to, "https://") }) {
+			secure = append(secure, group...)
+		}
+	}
+	_, found, err := discovery.New(secure, proxy.MaxBackends, 0, discovery.System(), p.Log)
+	if err != nil || found == nil || p.TLS != nil && p.TLS.ServerName != "" {
 		return
 	}
 	if p.TLS == nil {
@@ -46,12 +90,10 @@ func nameCertificates(c *config.Proxy, p *proxy.Config, found *discovery.Finder,
 	}
 }
 
-// keep notes a proxy, and what finds its backends; nil: its backends are fixed.
-func (b *built) keep(p *proxy.Proxy, found *discovery.Finder) {
+// keep notes a proxy, and what finds its backends.
+func (b *built) keep(p *proxy.Proxy, finders []*discovery.Finder) {
 	b.proxies = append(b.proxies, p)
-	if found != nil {
-		b.finders = append(b.finders, found)
-	}
+	b.finders = append(b.finders, finders...)
 }
 
 // startProxies starts the proxies, and waits a little for backends that are to be found. before may be nil.

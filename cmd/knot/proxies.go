@@ -30,7 +30,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 	for i := range given {
 		c, key := &given[i], fmt.Sprint("proxy.", i+1)
 		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
-		settings, found, of := proxyConfig(c, log)
+		settings, finders, of := proxyConfig(c, log)
 		of.note("match", err)
 		except := make([]site.Pattern, len(c.Except))
 		for e := range c.Except {
@@ -44,7 +44,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 			noteFields(key, err, wrong)
 			continue
 		}
-		b.keep(p, found)
+		b.keep(p, finders)
 		handler := p.Handle
 		if len(caches) > 0 {
 			handler = caches.Before(handler, settings.Trust)
@@ -63,7 +63,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 }
 
 // proxyConfig is what a table says, and all that is wrong with its values.
-func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, found *discovery.Finder, wrong mistakes) {
+func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, finders []*discovery.Finder, wrong mistakes) {
 	p = proxy.Config{
 		HTTP2: c.HTTP2, Strip: c.Strip, Host: c.Host, Log: log,
 		MaxConns: c.MaxConns, Queue: c.Queue, KeepConns: c.KeepConns, Tries: c.Tries, MaxFails: c.MaxFails,
@@ -91,7 +91,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, found *disc
 	take("keep-timeout", c.KeepTimeout, &p.KeepTimeout)
 	take("fail-time", c.FailTime, &p.FailTime)
 	balancing(&c.Balancing, &p, take, &wrong)
-	found = discover(c, &p, take, &wrong)
+	finders = discover(c, &p, take, &wrong)
 	var known bool
 	if p.Forwarded, known = forwardedNames[c.Forwarded]; !known {
 		wrong.note("forwarded", fmt.Errorf("%q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
@@ -113,7 +113,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, found *disc
 			wrong.note("tls", errors.New("no backend begins with https://"))
 		}
 	}
-	nameCertificates(c, &p, found, &wrong)
+	nameCertificates(c, &p, &wrong)
 	if k := c.Check; k != nil {
 		p.Check = &proxy.Check{Path: k.Path, Host: k.Host, Fall: k.Fall, Rise: k.Rise}
 		take("check.every", k.Every, &p.Check.Every)
@@ -125,7 +125,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, found *disc
 	if f := c.FastCGI; f != nil {
 		p.FastCGI = &proxy.FastCGI{Root: f.Root, Index: f.Index, Split: f.Split, Set: f.Set, AnyScript: f.AnyScript}
 	}
-	return p, found, wrong
+	return p, finders, wrong
 }
 
 // connsHTTP2 is about how many connections to a backend its requests in HTTP/2 share.

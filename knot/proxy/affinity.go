@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -31,7 +32,9 @@ type Sticky struct {
 type Canary struct {
 	Backends []string // addresses, as Config.Backends
 	Weights  []int    // as Config.Weights
-	Share    float64  // of the requests, from 0 to 1; clients that stick, by cookie or key, count as a whole
+	// Discover is as Config.Discover. While it has found no backend, the first group gets all requests.
+	Discover func(ctx context.Context, set func(backends []string, weights []int) error)
+	Share    float64 // of the requests, from 0 to 1; clients that stick, by cookie or key, count as a whole
 	// Header and Cookie send a request there in any case: "Name: value", or "Name" with whatever value; "name=value", or
 	// "name". "": none does.
 	Header, Cookie string

@@ -218,7 +218,7 @@ func newProxy(c Config, copies bool) (*Proxy, error) {
 	p.budget = balance.NewBudget(c.RetryShare)
 	p.byReports = c.Balance == "prequal" && c.FastCGI == nil
 	errs = append(errs, c.zoneFaults()...)
-	errs = append(errs, p.addGroup(&p.stable, "", c.Backends, c.Weights)...)
+	errs = append(errs, p.addGroup(&p.stable, "", c.Backends, c.Weights, c.Discover != nil)...)
 	errs = append(errs, p.addBalance()...)
 	errs = append(errs, assignBits(p.all(), nil))
 	if err := errors.Join(errs...); err != nil {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,21 +25,35 @@ func assignBits(list, others []*backend) error {
 	return nil
 }
 
-// setBackends replaces the backends of the first group. It is what Config.Discover gets.
-func (p *Proxy) setBackends(backends []string, weights []int) error {
+// discover has fn, unless it is nil, find the backends of a group until Close. field is what their fields of Config begin with.
+func (p *Proxy) discover(fn func(context.Context, func([]string, []int) error), g *group, field string) {
+	if fn == nil {
+		return
+	}
+	p.checks.Go(func() {
+		fn(p.ctx, func(backends []string, weights []int) error { return p.setBackends(g, field, backends, weights) })
+	})
+}
+
+// setBackends replaces the backends of a group.
+func (p *Proxy) setBackends(g *group, field string, backends []string, weights []int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.ctx.Err(); err != nil {
 		return err
 	}
-	list, each, errs := p.listOf(&p.stable, "", backends, weights)
+	list, each, errs := p.listOf(g, field, backends, weights)
+	other := &p.canary
+	if g == other {
+		other = &p.stable
+	}
 	if len(errs) == 0 {
-		errs = append(errs, assignBits(list, p.canary.backends()))
+		errs = append(errs, assignBits(list, other.backends()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	before := p.stable.backends()
+	before := g.backends()
 	for _, b := range list {
 		if slices.Contains(before, b) {
 			continue
@@ -50,8 +65,8 @@ func (p *Proxy) setBackends(backends []string, weights []int) error {
 			p.beginChecks(b)
 		}
 	}
-	p.setTokens(slices.Concat(list, p.canary.backends()))
-	p.stable.set(list, each)
+	p.setTokens(slices.Concat(list, other.backends()))
+	g.set(list, each)
 	p.leaving = slices.DeleteFunc(p.leaving, (*backend).isIdle)
 	for _, b := range before {
 		if !slices.Contains(list, b) {

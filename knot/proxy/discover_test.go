@@ -94,6 +94,48 @@ func TestDiscover(t *testing.T) {
 	testenv.ErrorIs(t, set(others, nil), context.Canceled)
 }
 
+// TestDiscoverGroups: canary and copies have lists of their own. Without a canary the first group answers, and without backends of its
+// own a mirror drops copies.
+func TestDiscoverGroups(t *testing.T) {
+	type setter = func([]string, []int) error
+	finds := func() (func(context.Context, func([]string, []int) error), chan setter) {
+		set := make(chan setter, 1)
+		return func(ctx context.Context, fn func([]string, []int) error) {
+			set <- fn
+			<-ctx.Done()
+		}, set
+	}
+	findCanary, canary := finds()
+	findCopies, copies := finds()
+	backends := behinds(t, 3)
+	copied, seen := recorder(t)
+	f := serve(t, Config{
+		Backends: backends[:1], Sticky: &Sticky{Cookie: "to"}, Check: &Check{},
+		Canary: &Canary{Discover: findCanary, Header: "Canary"}, Mirror: &Mirror{Discover: findCopies},
+	}, 2)
+	f.p.Start()
+	setCanary, setCopies := <-canary, <-copies
+
+	body, _ := f.asks("/", "Canary: 1")
+	testenv.Equal(t, body, "0", "the backend without a canary")
+	testenv.Equal(t, len(f.p.Stats()), 1, "backends")
+	testenv.Equal(t, f.p.mirror.dropped.Load(), 1, "copies that were dropped")
+	testenv.Must(t, setCanary(backends[1:2], nil))
+	testenv.Must(t, setCopies([]string{copied}, nil))
+	body, cookie := f.asks("/", "Canary: 1")
+	testenv.Equal(t, body, "1", "the backend of the canary")
+	testenv.Contains(t, <-seen, "GET / ")
+	testenv.Must(t, setCanary(backends[1:], nil))
+	for range 3 {
+		body, _ = f.asks("/", "Canary: 1", "Cookie: "+cookie.String())
+		testenv.Equal(t, body, "1", "the backend of the cookie")
+	}
+	testenv.ErrorSays(t, setCanary(backends, nil), "Canary.Backends: the backend "+backends[0]+" is there twice")
+	testenv.Must(t, setCanary(nil, nil))
+	body, _ = f.asks("/", "Canary: 1", "Cookie: "+cookie.String())
+	testenv.Equal(t, body, "0", "the backend once the canary is gone")
+}
+
 // TestDiscoverLosesNoRequest: each request is answered while lists take turns, with one try.
 func TestDiscoverLosesNoRequest(t *testing.T) {
 	f, set := discovering(t, Config{Tries: 1})

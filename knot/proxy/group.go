@@ -27,10 +27,10 @@ func (g *group) backends() []*backend {
 // all are the backends of both groups.
 func (p *Proxy) all() []*backend { return slices.Concat(p.stable.backends(), p.canary.backends()) }
 
-// addGroup makes the backends of a group. field is what their fields of Config begin with.
-func (p *Proxy) addGroup(g *group, field string, backends []string, weights []int) (errs []error) {
-	if len(backends) == 0 && field == "" && p.Discover != nil {
-		return nil // they come later
+// addGroup makes the backends of a group, which may have none yet if they come later. field is what their fields of Config begin with.
+func (p *Proxy) addGroup(g *group, field string, backends []string, weights []int, comeLater bool) (errs []error) {
+	if len(backends) == 0 && comeLater {
+		return nil
 	}
 	if len(backends) == 0 {
 		err := errors.New("say which backends requests go to, as http://127.0.0.1:3000 or unix:/run/app.sock")
@@ -136,7 +136,7 @@ func (p *Proxy) addBalance() (errs []error) {
 		var of []error
 		p.canaryHeader, p.canaryCookie, of = c.rules()
 		errs = append(errs, of...)
-		errs = append(errs, p.addGroup(&p.canary, "Canary.", c.Backends, c.Weights)...)
+		errs = append(errs, p.addGroup(&p.canary, "Canary.", c.Backends, c.Weights, c.Discover != nil)...)
 	}
 	if p.Sticky != nil {
 		s := new(*p.Sticky)

@@ -34,8 +34,9 @@ func (p *Proxy) Start() {
 	for _, b := range p.all() {
 		p.beginChecks(b)
 	}
-	if p.Discover != nil {
-		p.checks.Go(func() { p.Discover(p.ctx, p.setBackends) })
+	p.discover(p.Discover, &p.stable, "")
+	if p.Canary != nil {
+		p.discover(p.Canary.Discover, &p.canary, "Canary.")
 	}
 }
 

@@ -23,8 +23,10 @@ const (
 // repeated (GET, HEAD, OPTIONS, PUT, DELETE) and ask for no upgrade. None is while requests wait to be let in.
 type Mirror struct {
 	Backends []string // addresses, as Config.Backends
-	Share    float64  // of the requests that can be copied, above 0, up to 1; 0: all
-	MaxBody  int      // bytes; requests with longer bodies, or of unknown length, are not copied; 0: 64 KB; below 0: none with a body is
+	// Discover is as Config.Discover. While it has found no backend, copies are dropped.
+	Discover func(ctx context.Context, set func(backends []string, weights []int) error)
+	Share    float64 // of the requests that can be copied, above 0, up to 1; 0: all
+	MaxBody  int     // bytes; requests with longer bodies, or of unknown length, are not copied; 0: 64 KB; below 0: none with a body is
 	// MaxInFlight is how many copies may be under way; no more are made then. 0: 64.
 	MaxInFlight int
 }
@@ -59,7 +61,7 @@ func newMirror(c Config) (*mirror, []error) {
 	}
 	def(&m.MaxBody, DefaultMirrorBody)
 	def(&m.MaxInFlight, DefaultMirrorInFlight)
-	c.Backends, c.Weights, c.Discover, c.Balance, c.Bound = m.Backends, nil, nil, "", 0
+	c.Backends, c.Weights, c.Discover, c.Balance, c.Bound = m.Backends, nil, m.Discover, "", 0
 	c.Sticky, c.Canary, c.Mirror, c.RetryShare = nil, nil, nil, 0
 	to, err := newProxy(c, true)
 	if err != nil {

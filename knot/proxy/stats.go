@@ -92,7 +92,9 @@ func (p *Proxy) Stats() []BackendStats {
 	}
 	if p.mirror != nil {
 		copies := p.mirror.to.Stats()
-		copies[0].Dropped = p.mirror.dropped.Load()
+		if len(copies) > 0 {
+			copies[0].Dropped = p.mirror.dropped.Load()
+		}
 		all = append(all, copies...)
 	}
 	return all

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/kube"
-	"github.com/capriccio-go/capriccio/knot/proxy"
 	"github.com/miekg/dns"
 )
 
@@ -90,6 +89,7 @@ type Finder struct {
 	fixed   []string
 	names   []string // of sources, as they were given
 	sources []source
+	most    int // backends that are taken
 	seed    maphash.Seed
 	server  string        // host that the certificates of backends are for; "": it is not known
 	ready   chan struct{} // closed once each source has a list or has failed
@@ -98,10 +98,10 @@ type Finder struct {
 	lists map[string][]backend // the last ones of sources, by name; guarded by mu
 }
 
-// New takes a list of backends apart: fixed are its backends, and f finds those of its sources; nil: there are none. refresh is how
-// long a list of a source is good for at least; 0: DefaultRefresh.
-func New(to []string, refresh time.Duration, sur Surroundings, log *slog.Logger) (fixed []string, f *Finder, err error) {
-	f = &Finder{sur: sur, log: log, seed: maphash.MakeSeed(), ready: make(chan struct{}), lists: make(map[string][]backend)}
+// New takes a list of backends apart: fixed are its backends, and f finds those of its sources, most in all; nil: there are none.
+// refresh is how long a list of a source is good for at least; 0: DefaultRefresh.
+func New(to []string, most int, refresh time.Duration, sur Surroundings, log *slog.Logger) (fixed []string, f *Finder, err error) {
+	f = &Finder{sur: sur, log: log, most: most, seed: maphash.MakeSeed(), ready: make(chan struct{}), lists: make(map[string][]backend)}
 	hosts := make(map[string]bool) // that certificates are for; "": it is not known
 	var errs []error
 	for _, text := range to {
@@ -276,7 +276,7 @@ func (f *Finder) note(u update, failing *bool) {
 	}
 }
 
-// together are the backends of all lists, each once, in an order of their own. Of more than a proxy may have it takes some, by
+// together are the backends of all lists, each once, in an order of their own. Of more than most it takes some, by
 // chance, so that several servers do not all choose the same; what comes or goes changes the choice by as much.
 func (f *Finder) together() (all []backend) {
 	f.mu.Lock()
@@ -296,9 +296,9 @@ func (f *Finder) together() (all []backend) {
 			add(b)
 		}
 	}
-	if len(all) > proxy.MaxBackends {
+	if len(all) > f.most {
 		slices.SortFunc(all, func(a, b backend) int { return cmp.Compare(maphash.String(f.seed, a.to), maphash.String(f.seed, b.to)) })
-		all = all[:proxy.MaxBackends]
+		all = all[:f.most]
 	}
 	slices.SortFunc(all, func(a, b backend) int { return strings.Compare(a.to, b.to) })
 	return all

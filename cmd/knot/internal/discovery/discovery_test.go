@@ -64,7 +64,7 @@ func newFinding(t *testing.T) *finding {
 // run finds the backends of a list until the test ends.
 func (f *finding) run(to ...string) {
 	f.t.Helper()
-	_, finder, err := New(to, 0, f.sur, slog.New(slog.NewTextHandler(&f.log, nil)))
+	_, finder, err := New(to, proxy.MaxBackends, 0, f.sur, slog.New(slog.NewTextHandler(&f.log, nil)))
 	testenv.Must(f.t, err)
 	f.finder = finder
 	ctx, cancel := context.WithCancel(context.Background())
@@ -202,7 +202,7 @@ func TestDNS(t *testing.T) {
 
 	// The configuration is read again while DNS fails: what is known goes on.
 	change("api.cluster.test. A", "SERVFAIL")
-	_, next, err := New([]string{"dns+http://api:8080"}, 0, f.sur, slog.New(slog.DiscardHandler))
+	_, next, err := New([]string{"dns+http://api:8080"}, proxy.MaxBackends, 0, f.sur, slog.New(slog.DiscardHandler))
 	testenv.Must(t, err)
 	next.Adopt(f.finder)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -270,7 +270,7 @@ func TestFile(t *testing.T) {
 
 // TestTooManyBackends: of more than a proxy may have some are taken, and nearly the same ones when one goes.
 func TestTooManyBackends(t *testing.T) {
-	_, finder, err := New([]string{"dns+http://a.test:1"}, 0, Surroundings{}, slog.New(slog.DiscardHandler))
+	_, finder, err := New([]string{"dns+http://a.test:1"}, proxy.MaxBackends, 0, Surroundings{}, slog.New(slog.DiscardHandler))
 	testenv.Must(t, err)
 	var list []backend
 	for i := range 3 * proxy.MaxBackends {
@@ -362,7 +362,7 @@ func TestEndpointSlices(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	make := func(to ...string) (*Finder, error) {
-		_, f, err := New(to, 0, Surroundings{}, slog.New(slog.DiscardHandler))
+		_, f, err := New(to, proxy.MaxBackends, 0, Surroundings{}, slog.New(slog.DiscardHandler))
 		return f, err
 	}
 	for _, test := range []struct {
