@@ -189,16 +189,19 @@ build_modules() {
 	done
 }
 
-# build_consul DIR builds Consul 1.14, which is under the MPL 2.0.
-build_consul() {
-	mkdir -p "$1" && cd "$1" && go mod init consul && GOWORK=off go get github.com/hashicorp/consul@v1.14.11 &&
-		GOWORK=off go build -mod=mod -o consul github.com/hashicorp/consul
+# build_server PACKAGE VERSION builds the program of another project into $scratch/servers, or says why not.
+build_server() {
+	local dir=$scratch/${1##*/}
+	mkdir -p "$dir" "$scratch/servers"
+	(cd "$dir" && go mod init servers && go get "$1@$2" && go build -mod=mod -o "$scratch/servers/" "$1") >"$dir.log" 2>&1 ||
+		echo "no ${1##*/}: $(tail -n 1 "$dir.log")"
 }
 
-# Storages that several servers share; Consul is skipped where it can't be had.
+# Storages that several servers share. Tests of a server that can't be had are skipped. Consul 1.14 is under the MPL 2.0.
 test_storages() {
-	(build_consul "$scratch/consul") >"$scratch/consul.log" 2>&1 || echo "no Consul: $(tail -n 1 "$scratch/consul.log")"
-	PATH=$scratch/consul:$PATH tests -count=1 -tags "$STORAGES" ./cmd/knot/internal/sharedstore
+	build_server github.com/hashicorp/consul v1.14.11
+	build_server github.com/versity/versitygw/cmd/versitygw v1.8.0
+	PATH=$scratch/servers:$PATH tests -count=1 -tags "$STORAGES" ./cmd/knot/internal/sharedstore
 }
 
 # Certificates by ACME with Pebble; skipped, with the reason, where that can't be had.
@@ -208,7 +211,7 @@ test_acme() {
 		echo "skipped: $(tail -n 1 "$scratch/acme.log")"
 		return
 	fi
-	PATH=$scratch/consul:$PATH GOWORK=off tests ./... # with the Consul of test_storages
+	PATH=$scratch/servers:$PATH GOWORK=off tests ./... # with the Consul of test_storages
 }
 
 # Load reports with the types of xds and the balancer of gRPC.

@@ -30,13 +30,7 @@ func consul(t *testing.T, addr string, settings string) (stop func()) {
 	cmd := exec.Command(program, "agent", "-dev", "-bind=127.0.0.1", "-log-level=error", "-hcl", fmt.Sprintf(
 		"ports { http = %s, server = %s, serf_lan = %s, serf_wan = -1, dns = -1, grpc = -1, grpc_tls = -1 }\n%s", port, rpc, serf, settings))
 	testenv.Must(t, cmd.Start())
-	stop = func() {
-		if cmd.ProcessState == nil {
-			cmd.Process.Kill()
-			cmd.Wait()
-		}
-	}
-	t.Cleanup(stop)
+	stop = stops(t, cmd, addr)
 	testenv.Until(t, "Consul has a leader", func() bool {
 		answer, err := http.Get("http://" + addr + "/v1/status/leader")
 		if err != nil {

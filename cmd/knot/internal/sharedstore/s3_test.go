@@ -6,6 +6,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +20,26 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-func init() { rigs["S3"] = s3Rig }
+func init() { rigs["S3"], rigs["S3 of files"] = s3Rig, versityRig }
+
+// versityRig is a server that keeps a bucket in files, by versitygw.
+func versityRig(t *testing.T) *rig {
+	r := s3Rig(t)
+	u := testenv.Need(url.Parse(r.url))(t)
+	addr := strings.TrimPrefix(u.Query().Get("endpoint"), "http://")
+	r.start = func(t *testing.T) (stop func()) {
+		program, err := exec.LookPath("versitygw")
+		if err != nil {
+			t.Skip("versitygw is not installed")
+		}
+		root := t.TempDir()
+		testenv.Must(t, os.Mkdir(filepath.Join(root, "certs"), 0o700))
+		cmd := exec.Command(program, "--port", addr, "--access", "knot", "--secret", "topsecret", "--region", "eu-west-1", "--keep-alive", "--quiet", "posix", root)
+		testenv.Must(t, cmd.Start())
+		return stops(t, cmd, addr)
+	}
+	return r
+}
 
 // serveS3 serves an empty bucket at an address until stop.
 func serveS3(t *testing.T, addr string, wrap func(http.Handler) http.Handler) (stop func()) {
