@@ -3,8 +3,8 @@
 // graph of the program, handles the signals that end a program or ask for that graph,
 // and runs a main function as a task.
 //
-// It is wiring and nothing else. What a program works with is in the packages task
-// (tasks, synchronisation, timers) and netpoll (connections).
+// It only connects the other packages. A program works with the packages task (tasks, synchronisation, timers), netpoll
+// (connections) and aio (files).
 package capriccio
 
 import (
@@ -38,8 +38,7 @@ const (
 	EnvAIO = "CAPRICCIO_AIO"
 	// EnvSched chooses the scheduling policy: fifo, cohort or resource; see Scheduler.
 	EnvSched = "CAPRICCIO_SCHED"
-	// EnvOverload says what becomes of work that can't be done in time: refuse, the default,
-	// or wait; see WithoutRefusals.
+	// EnvOverload says what happens to work that can't be done in time: refuse, the default, or wait; see WithoutRefusals.
 	EnvOverload = "CAPRICCIO_OVERLOAD"
 )
 
@@ -59,9 +58,9 @@ type options struct {
 	noDump  bool   // SIGUSR2 is
 }
 
-// WithLoops sets the number of event loops; 0 means one per CPU that the process may
-// use (GOMAXPROCS), the default. Then it follows GOMAXPROCS, as that follows the CPU limit of a container: what
-// comes new goes to fewer loops, or to more, four times as many as at the start at most.
+// WithLoops sets the number of event loops; 0 means one per CPU that the process may use (GOMAXPROCS), the default. The
+// default follows GOMAXPROCS while the program runs, as Go changes it with the CPU limit of a container: new
+// connections and tasks go to fewer loops, or to more, up to four times as many as at the start.
 func WithLoops(n int) Option {
 	return func(o *options) error {
 		if n < 0 || n > engine.MaxLoops {
@@ -89,7 +88,7 @@ func WithHoldLimit(d time.Duration) Option {
 	return func(o *options) error { o.cfg.HoldLimit = d; return nil }
 }
 
-// WithPanicHandler sets what is called when a task panics; if it returns, only the task
+// WithPanicHandler sets the function that is called when a task panics; if it returns, only the task
 // has ended. Without it, a panic ends the process, as that of a goroutine does. fn is called on the task, and may park.
 func WithPanicHandler(fn func(*task.PanicError)) Option {
 	return func(o *options) error { o.cfg.OnPanic = fn; return nil }
@@ -107,10 +106,10 @@ func WithOffloadLimit(n int) Option {
 	}
 }
 
-// WithDetaching sets how long a task may wait natively, in a Go channel or a sync.Mutex say, before its
-// loop goes on without it (docs/native-waits.md): 0 stands for 1 ms, less than 0 for ever. limit is how
-// many tasks of one loop may be away at once; 0: 10,000. While three quarters of them are, newcomers wait
-// at the loop's Entrances, with each scheduler; at the limit the next one that waits holds its loop.
+// WithDetaching sets how long a task may wait natively, in a Go channel or a sync.Mutex say, before its loop goes on
+// without it (docs/native-waits.md): 0 stands for 1 ms, less than 0 for ever. limit is how many tasks of one loop may
+// be detached at once; 0: 10,000. While three quarters of the limit are detached, new work waits at the loop's
+// Entrances, with every scheduler. At the limit the next task that waits natively holds its loop.
 func WithDetaching(after time.Duration, limit int) Option {
 	return func(o *options) error {
 		if limit < 0 {
@@ -127,8 +126,8 @@ func WithGrace(d time.Duration) Option {
 	return func(o *options) error { o.cfg.Grace = d; return nil }
 }
 
-// WithLogger sets where the runtime's own reports go. Loops call its handler, which must not wait for the reader of a log.
-// Without it slog.Default gets the reports, on a goroutine, so that it may.
+// WithLogger sets where the runtime's own reports go. Loops call its handler, which must not wait for the reader of a
+// log. Without this option slog.Default gets the reports, on a goroutine, and its handler may wait.
 func WithLogger(log *slog.Logger) Option {
 	return func(o *options) error { o.cfg.Log = log; return nil }
 }
@@ -143,18 +142,16 @@ func WithoutStopSignals() Option {
 	return func(o *options) error { o.noStop = true; return nil }
 }
 
-// Run makes a runtime, runs main as a task of it and, when main has returned, ends all
-// that is left and closes the runtime. It returns the error of main, if any.
+// Run makes a runtime, runs main as a task of it and, when main has returned, ends the remaining tasks and closes the
+// runtime. It returns the error of main, if any.
 //
-// The context of main ends when ctx does or when the process gets SIGINT or SIGTERM;
-// waits of main and of the tasks that it spawns then return the context's error. That
-// main returns this error, after a signal, is an orderly stop, for which Run returns nil. If that takes
-// longer than 5 s, the log tells what tasks wait for. If main waits in a deadlock then, and still does after the
-// time of WithGrace, its wait ends it, as at the end of a runtime, and Run returns an error that tells the waits.
-// For the runtime that is also a wait that only a plain goroutine can end, with no timer or connection in use.
-// A second signal ends the process at once. SIGUSR2
-// writes a summary of the blocking graph to the standard error and all of it to a file, see
-// WithDumpPath. Run must be called on a plain goroutine and blocks it.
+// The context of main ends when ctx does or when the process gets SIGINT or SIGTERM; waits of main and of the tasks
+// that it spawns then return the context's error. If main returns this error after a signal, the stop was orderly, and
+// Run returns nil. If the stop takes longer than 5 s, the log says what tasks wait for. If main waits in a deadlock
+// then, and still does after the time of WithGrace, its wait ends it, as at the end of a runtime, and Run returns an
+// error that lists the waits. A wait that only a plain goroutine can end, with no timer or connection in use, counts as
+// a deadlock too. A second signal ends the process at once. SIGUSR2 writes a summary of the blocking graph to the
+// standard error and all of it to a file, see WithDumpPath. Run must be called on a plain goroutine and blocks it.
 func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Option) error {
 	if task.Current() != nil {
 		return errors.New("capriccio: Run was called by a task, whose runtime is there already: start tasks with task.Go, or call Run on a plain goroutine")
@@ -187,9 +184,9 @@ func Run(ctx context.Context, main func(ctx context.Context) error, opts ...Opti
 	return s.end(unwatch(), err)
 }
 
-// New makes and starts a runtime, for programs that are not written around Run: plain
-// goroutines can start tasks on it and use the connections of package netpoll. Until it
-// is closed, SIGUSR2 writes its blocking graph as with Run. Shut it down in the end.
+// New makes and starts a runtime, for programs that are not written around Run: plain goroutines can start tasks on it
+// and use the connections of package netpoll. Until it is closed, SIGUSR2 writes its blocking graph as with Run. The
+// caller shuts it down.
 func New(opts ...Option) (*task.Runtime, error) {
 	o, err := gather(opts)
 	if err != nil {

@@ -25,8 +25,9 @@ const (
 
 const maxSampling = 1_000_000
 
-// WithGraphLimits sets how many nodes the blocking graph has at most, and how many edges, and crossings, on each loop.
-// Nodes and edges that find no room are counted, see docs/dump-format.md. 0: 4096 and 16384.
+// WithGraphLimits sets how many nodes the blocking graph has at most, and how many edges, and crossings (pairs of nodes
+// between which wakes come from another loop), on each loop. Nodes and edges beyond the limits are counted, see
+// docs/dump-format.md. 0: 4096 and 16384.
 func WithGraphLimits(nodes, edges int) Option {
 	return func(o *options) error {
 		if nodes < 0 || edges < 0 {
@@ -57,10 +58,9 @@ func WithDumpPath(path string) Option {
 	}
 }
 
-// Snapshot returns what is known of the blocking graph of rt at this moment, also when rt is
-// closed; nil if rt learns none (WithoutGraph). With rt nil it is that of task.Default, and nil
-// if there is none. It may be called from any goroutine, stops no loop and never parks. It takes
-// about 10 µs for each place where tasks wait.
+// Snapshot returns the blocking graph of rt as it is at this moment, also when rt is closed; nil if rt learns none
+// (WithoutGraph). With rt nil it is that of task.Default, and nil if there is none. It may be called from any
+// goroutine, stops no loop and never parks. It takes about 10 µs for each place where tasks wait.
 func Snapshot(rt *task.Runtime) *Graph {
 	if rt == nil {
 		rt = task.Default()
@@ -92,8 +92,8 @@ type Graph struct {
 	snapshot *bgraph.Snapshot
 }
 
-// A Node is a place in the program where tasks wait, or one of the three others: where tasks start and end, and the sum of
-// the places for which the graph has no room.
+// A Node is a place in the program where tasks wait, or one of three nodes that are no places: "start", "end", and
+// "overflow", the sum of the places for which the graph has no room.
 type Node struct {
 	Name       string        // the label that the program gave it, or the kind of wait and the function: "read main.serve"; "start", "end", "overflow"
 	Now        int64         // tasks that wait there, or are ready to go on

@@ -19,8 +19,8 @@ type Poller string
 const (
 	// Epoll is the default.
 	Epoll Poller = "epoll"
-	// IOUring is io_uring, which needs Linux 6.0. Where it is refused, as containers often do, that is logged and
-	// Epoll is taken.
+	// IOUring is io_uring, which needs Linux 6.0. Where io_uring is forbidden, as in many containers, the loops use Epoll,
+	// and the log says so.
 	IOUring Poller = "uring"
 )
 

@@ -17,12 +17,12 @@ type Scheduler string
 const (
 	// FIFO takes the task that has been ready for longest. It is the default without the blocking graph.
 	FIFO Scheduler = feed.FIFO
-	// Cohort takes all that wait at one node of the blocking graph, one after the other, then those of the next
+	// Cohort takes all ready tasks of one node of the blocking graph, one after the other, then those of the next node
 	// (Cohort Scheduling, USENIX 2002).
 	Cohort Scheduler = feed.Cohort
-	// Resource is the default. The nodes share the loop according to what their tasks are going to take and give
-	// back of what is scarce (Capriccio, section 4.2), and work is admitted at the entrances of the program (see
-	// ressched.Entrance) only as far as it can be done. It needs the blocking graph.
+	// Resource is the default. The nodes share the loop according to the scarce resources that their tasks will take and
+	// give back (Capriccio, section 4.2), and work is admitted at the entrances of the program (see ressched.Entrance)
+	// only as far as it can be done. It needs the blocking graph.
 	Resource Scheduler = feed.Resource
 )
 
@@ -41,8 +41,8 @@ func WithScheduler(s Scheduler) Option {
 	}
 }
 
-// WithCohortSize bounds the tasks of one node that run in one go, with the schedulers
-// Cohort (default: all that are there) and Resource (default: 64). 0 is the default.
+// WithCohortSize bounds the tasks of one node that run one after another, with the schedulers Cohort (default: all that
+// are ready) and Resource (default: 64). 0 is the default.
 func WithCohortSize(n int) Option {
 	return func(o *options) error {
 		if n < 0 {
@@ -53,9 +53,8 @@ func WithCohortSize(n int) Option {
 	}
 }
 
-// WithoutRefusals lets work that can't be admitted wait, however long it takes; with the
-// scheduler Resource it is refused otherwise once it has waited too long (ressched.ErrRefused,
-// which Knot answers with 503).
+// WithoutRefusals lets work that can't be admitted wait, however long that takes. Without this option the scheduler
+// Resource refuses work that has waited too long (ressched.ErrRefused, which Knot answers with 503).
 func WithoutRefusals() Option {
 	return func(o *options) error { o.sched.NoRefusals = true; return nil }
 }

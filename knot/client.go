@@ -6,8 +6,8 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 )
 
-// A Trust names the peers, proxies in front of a server, whose word about the clients that they forward for counts.
-// The zero value names none.
+// A Trust names peers of a server, such as proxies in front of it, that are believed about the client of a request. The
+// zero value names none.
 type Trust struct{ peers clientaddr.Peers }
 
 // ParseTrust makes a Trust of addresses, networks such as 10.0.0.0/8, and "unix:", which stands for every peer on a
@@ -20,11 +20,12 @@ func ParseTrust(peers ...string) (t Trust, err error) {
 // Names reports whether t names the peer with this address, which is not valid for one on a Unix socket.
 func (t Trust) Names(addr netip.Addr) bool { return t.peers.HasAddr(addr.WithZone("").Unmap()) }
 
-// ClientAddr is the address of the client that the request is from: that of the connection's peer; or, if Server.Trust
-// or TrustPeers names the peer, the last address in X-Forwarded-For that they do not name. A request without such
-// lines has Forwarded (RFC 7239) in their place: a trusted proxy that writes only Forwarded must drop X-Forwarded-For. An entry that is no address ends the search: then the client is the
-// proxy that has written it. ClientAddr is not valid for a client without an IP address. The access log and the
-// shares of clients in the admission of requests go by it; the RemoteAddr of net/http stays the peer's.
+// ClientAddr is the address of the client that has sent the request: the address of the connection's peer, or, if
+// Server.Trust or TrustPeers names the peer, the last address in X-Forwarded-For that they do not name. For a request
+// without such lines Forwarded (RFC 7239) takes their place: a trusted proxy that writes only Forwarded must drop
+// X-Forwarded-For. An entry that is no address ends the search: then the client is the proxy that has written it.
+// ClientAddr is not valid for a client without an IP address. The access log and the shares of clients in the admission
+// of requests go by it; the RemoteAddr of net/http stays the peer's.
 func (x *Ctx) ClientAddr() netip.Addr {
 	if !x.client.Decided {
 		x.decideClient(Trust{})
@@ -32,7 +33,7 @@ func (x *Ctx) ClientAddr() netip.Addr {
 	return x.client.Addr
 }
 
-// TrustPeers has the word of peers that t names count for this request too, besides those of Server.Trust. It reports
+// TrustPeers makes the peers that t names trusted for this request, besides those of Server.Trust. It reports
 // whether the peer of the connection is one of either. It never parks.
 func (x *Ctx) TrustPeers(t Trust) bool {
 	if !x.client.Decided || !t.peers.IsZero() {

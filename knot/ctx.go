@@ -30,10 +30,9 @@ const (
 // written nothing, the response is empty.
 type Handler func(*Ctx) error
 
-// Ctx is one request and its response. It is good until the handler returns
-// and is then used for the next request: keep no reference to it nor to any
-// []byte it returned. Strings may be kept. It belongs to the handler's task:
-// no other task or goroutine may touch it.
+// Ctx is one request and its response. It is valid until the handler returns, and is then used for the next request:
+// keep no reference to it, nor to any []byte it returned. Strings may be kept. It belongs to the handler's task: no
+// other task or goroutine may touch it.
 type Ctx struct {
 	// Every field is loop-private, but while adapted is set: then that says which locks guard
 	// them.

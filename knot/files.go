@@ -21,7 +21,7 @@ const (
 	DefaultRevalidate   = time.Second
 )
 
-// FilesConfig says what a Files keeps in memory. A zero field means its default.
+// FilesConfig says which files a Files keeps in memory, and how it serves them. A zero field means its default.
 type FilesConfig struct {
 	// CacheBytes is how many bytes of memory contents of files may take, with what is noted about
 	// them. Default: DefaultCacheBytes. Negative: none is kept. They are not on the Go heap, and take memory as they
@@ -93,25 +93,22 @@ const defaultMaxRanges = 16
 // needs proc(5) at /proc; without it, and on older kernels, no link is followed. The
 // root itself may be a link to anywhere.
 //
-// Contents of small files are kept in memory, other files are kept open, as
-// FilesConfig says. A file that was changed, replaced, deleted or forbidden is
-// served as it was until it is compared again, in part never: what is being sent
-// goes on being sent. A file that is changed in place while it is sent from disk
-// may arrive mixed; replace files by renaming, as always.
+// Contents of small files are kept in memory, other files are kept open, as FilesConfig says. A file that was changed,
+// replaced, deleted or forbidden is served as it was until it is compared again. A response that has begun is completed
+// from the old file. A file that is changed in place while it is sent from disk may arrive mixed; replace files by
+// renaming, as always.
 //
-// File I/O: names and contents in the kernel's caches are used on the loop,
-// anything that would have to wait for a disk is done elsewhere while the task
-// is parked.
+// File I/O: names and contents in the kernel's caches are used on the loop. Operations that have to wait for a disk are
+// done elsewhere while the task is parked.
 type Files struct {
 	store     store.Store
 	maxRanges int // fixed
 }
 
-// OpenFiles opens the root, with caches as config says. It fails if root is
-// not a directory, or one in which nothing can be opened. The name is looked up again,
-// as often as files are compared with what is on disk: if it is a link that was switched,
-// or another directory has taken its place, that is served from then on; if it leads
-// nowhere, the directory that it was, and the error log of the server says so.
+// OpenFiles opens the root, with caches as config says. It fails if root is not a directory, or one in which nothing
+// can be opened. The name is looked up again as often as files are compared with those on disk. If it is a link that
+// was switched, or another directory has taken its place, the new directory is served from then on. If the name leads
+// nowhere, the old directory is still served, and the error log of the server says so.
 func OpenFiles(root string, config FilesConfig) (*Files, error) {
 	f := &Files{maxRanges: orDefault(config.MaxRanges, defaultMaxRanges, 1)}
 	if err := f.store.Open(root, config.resolved()); err != nil {
@@ -247,16 +244,16 @@ func (x *fileLog) Logger() *slog.Logger { return x.srv.errorLog() }
 // LogRequest implements files.Log.
 func (x *fileLog) LogRequest(message string, args ...any) { (*Ctx)(x).logRequest(message, args...) }
 
-// Close closes the root and what is kept open. Call it after the server has shut
+// Close closes the root and the files that are kept open. Call it after the server has shut
 // down.
 func (f *Files) Close() error { return f.store.Close() }
 
 // Stats returns the counters of the caches. Safe from anywhere.
 func (f *Files) Stats() FilesStats { return FilesStats(f.store.Stats()) }
 
-// List returns the files and folders in the folder that the path of x names, as far as Serve would
-// serve them, in no order, and no more than most; more reports that there are more. The path must
-// end with a slash. Errors are those of Serve: match them with errors.As against Status. It parks.
+// List returns the files and folders in the folder that the path of x names, as far as Handle would serve them, in no
+// order, and no more than most; more reports that there are more. The path must end with a slash. Errors are those of
+// Handle: match them with errors.As against Status. It parks.
 func (f *Files) List(x *Ctx, most int) (all []Listed, more bool, err error) {
 	more, err = f.store.List(x.storeRequest(), most, func(one store.Listed) { all = append(all, Listed(one)) })
 	if err != nil {

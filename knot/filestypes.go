@@ -30,7 +30,7 @@ func Precompressed() []Coding {
 	return []Coding{{Name: "br", Suffix: ".br"}, {Name: "zstd", Suffix: ".zst"}, {Name: "gzip", Suffix: ".gz"}}
 }
 
-// A Listed is a name in a folder, and what it leads to if it is a link.
+// A Listed is a file or folder in a folder. For a link it describes the target.
 type Listed struct {
 	Name     string    // without the folder
 	Dir      bool      // it is a folder, or a link to one
@@ -38,7 +38,7 @@ type Listed struct {
 	Modified time.Time // when the contents last changed
 }
 
-// FilesStats says what the caches of a Files hold and have done since it was opened.
+// FilesStats counts the contents of the caches of a Files, and their use since it was opened.
 type FilesStats struct {
 	// Hits were answered from memory, OpenHits from a file that was open, Misses by
 	// opening the file; Loads is how often a content was read into memory.

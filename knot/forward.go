@@ -11,7 +11,7 @@ import (
 
 // Functions for handlers that pass requests on to another server, and its responses back.
 
-// ErrNoHijack is what Hijack returns for a request that has no connection of its own.
+// ErrNoHijack is returned by Hijack for a request that has no connection of its own.
 var ErrNoHijack = errors.New("knot: a request of HTTP/2 has no connection to take over")
 
 // RawPath is the path of the request target as it came, or that of Rewrite, escapes and all; a view. "*" for OPTIONS *.

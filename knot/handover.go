@@ -10,10 +10,10 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// ErrHandedOver is the cause (context.Cause) with which the context of Run ends when another process
-// accepts connections on the same sockets from now on, see Sockets. Run then stops without one lost
-// request: it leaves what waits to be accepted to the other process, and lets connections that wait
-// for another request send it, for ShutdownTimeout; its answer is the last on that connection.
+// ErrHandedOver is the cause (context.Cause) with which the context of Run ends when another process accepts
+// connections on the same sockets from now on, see Sockets. Run then stops without losing a request: it leaves
+// connections that wait to be accepted to the other process, and lets each idle connection send one more request, for
+// ShutdownTimeout; the answer is the last on that connection.
 var ErrHandedOver = errors.New("knot: another process serves on")
 
 // lastAnswers is how long requests may take that have begun when a hand-over has run out of time.

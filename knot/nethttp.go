@@ -21,15 +21,16 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Serve accepts connections on ln and answers their requests with h, a handler of net/http, as http.Serve does;
-// nil stands for http.DefaultServeMux. It is Serve of a Server whose Handler is AdaptHTTP(h), with the limits
-// of http.Server: heads of 1 MiB (but 10,000 lines at most), and none for request bodies, which are the handler's affair
+// Serve accepts connections on ln and answers their requests with h, a handler of net/http, as http.Serve does; nil
+// stands for http.DefaultServeMux. It is Serve of a Server whose Handler is AdaptHTTP(h), with the limits of
+// http.Server: heads of 1 MiB (but 10,000 lines at most), and none for request bodies, which handlers limit
 // (http.MaxBytesReader). HTTP/2 is served to clients that begin with it (Server.H2C), so that programs with x/net's
 // h2c.NewHandler, as many of gRPC have, work, and CONNECT (Server.Connect), for forward proxies and net/rpc. For
 // connections of handlers, by an http.Transport, say, it leaves half of the descriptors that it could use, 512 at most
 // (Server.Outgoing). Without a runtime, as outside of capriccio.Run, requests are served by goroutines, and nothing
-// protects the server from overload. It returns when ln is closed or fails, and when the context of the calling task ends: it
-// then stops as Server.Run does, and returns the error of the context if every request has been answered. It parks.
+// protects the server from overload. It returns when ln is closed or fails, and when the context of the calling task
+// ends: it then stops as Server.Run does, and returns the error of the context if every request has been answered. It
+// parks.
 func Serve(ln net.Listener, h http.Handler) error {
 	s := likeHTTP(&h)
 	s.ready()
@@ -43,16 +44,14 @@ const (
 	serveFields   = 10_000 // their offsets take 160 KB
 )
 
-// AdaptHTTP makes a Handler of one that was written for net/http: of a ServeMux, a router,
-// a framework. nil stands for http.DefaultServeMux.
+// AdaptHTTP makes a Handler of an http.Handler: a ServeMux, a router, a framework. nil stands for http.DefaultServeMux.
 //
-// The handler runs in the request's task: no goroutine is started, and it may use package
-// task and all that waits by parking. If it waits natively (for a Go channel, time.Sleep, a lock held
-// across a wait, http.Client and with it httputil.ReverseProxy), its loop goes on without it after a
-// millisecond, and later requests of the same route (method and path, without parts that have digits)
-// run on goroutines, as under net/http, until enough of them have been short. Where loops can't be taken
-// from tasks, under the race detector for instance, all requests run on goroutines.
-// Bodies are streamed both ways, at the same time if the handler does so.
+// The handler runs in the request's task: no goroutine is started, and the handler may use package task and all
+// functions that wait by parking. If it waits natively (for a Go channel, time.Sleep, a lock held across a wait,
+// http.Client and with it httputil.ReverseProxy), its loop goes on without it after a millisecond, and later requests
+// of the same route (method and path, without parts that have digits) run on goroutines, as under net/http, until
+// enough of them have been short. Where loops can't be taken from tasks, under the race detector for instance, all
+// requests run on goroutines. Bodies are streamed both ways, at the same time if the handler does so.
 //
 // The request has what a server of net/http gives it, http.ServerContextKey and
 // http.LocalAddrContextKey in its context included, and the ResponseWriter is also a

@@ -146,11 +146,10 @@ func (x *Ctx) AddHeader(name, value string) {
 // keeps reports whether KeepHeader has set a line of that name.
 func (r *response) keeps(name []byte) bool { return h1.HasLine(r.kept, name) }
 
-// Send is the whole response in one call: head and body leave in one write.
-// It allocates nothing and keeps no reference to body. ctype "" sends no
-// Content-Type. The error is ErrSent if a response has begun, ErrNoBody for a body that the status
-// does not allow, else what writing met. It panics with a status that SetStatus does not take. It
-// may park.
+// Send is the whole response in one call: head and body leave in one write. It allocates nothing and keeps no reference
+// to body. ctype "" sends no Content-Type. The error is ErrSent if a response has begun, ErrNoBody for a body that the
+// status does not allow, else that of the connection. It panics with a status that SetStatus does not take. It may
+// park.
 func (x *Ctx) Send(status int, ctype string, body []byte) error {
 	x.SetStatus(status)
 	r := &x.resp
@@ -218,10 +217,9 @@ func (x *Ctx) Redirect(status int, location string) error {
 	return x.SendError(status)
 }
 
-// Write adds to the response body. Up to 16 KiB are held back; a longer body
-// is streamed, chunked unless SetContentLength was called. The error is ErrSent after a whole
-// response, ErrTooLong for more than was declared, ErrNoBody for a body that the status does not
-// allow, else what writing met. It may park.
+// Write adds to the response body. Up to 16 KiB are held back; a longer body is streamed, chunked unless
+// SetContentLength was called. The error is ErrSent after a whole response, ErrTooLong for more than was declared,
+// ErrNoBody for a body that the status does not allow, else that of the connection. It may park.
 func (x *Ctx) Write(p []byte) (int, error) {
 	r := &x.resp
 	if x.writeErr != nil {

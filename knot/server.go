@@ -43,12 +43,12 @@ const (
 // request with 404; the zero value of each field is its default. Fields must not be changed
 // once the server has been started: Reconfigure is for that.
 type Server struct {
-	// Addr is what ListenAndServe and Run listen on: a TCP address, or "unix:" and the path of a socket,
+	// Addr is the address that ListenAndServe and Run listen on: a TCP address, or "unix:" and the path of a socket,
 	// whose file must not be there yet and goes when it is closed. Default: DefaultAddr.
 	Addr string
-	// Listeners, if not nil, is called by Run for what to serve in place of a listener on Addr:
-	// sockets that were opened elsewhere (netpoll.ListenOn), or several. An *Endpoint among them has settings of its own.
-	// While Run goes on, further ones can be served by Serve, and one that is closed is no longer served.
+	// Listeners, if not nil, is called by Run and returns the listeners to serve in place of a listener on Addr: sockets
+	// that were opened elsewhere (netpoll.ListenOn), or several. An *Endpoint among them has settings of its own. While
+	// Run goes on, further ones can be served by Serve, and one that is closed is no longer served.
 	Listeners func() ([]net.Listener, error)
 	// Handler answers the requests. nil answers every one with 404.
 	Handler Handler
@@ -58,12 +58,11 @@ type Server struct {
 	// a listener of crypto/tls needs none. It must have a certificate, see certs.Load,
 	// or a function that finds one; Knot uses a copy. Functions in it are called in tasks.
 	TLS *tls.Config
-	// ShedTLSBuffers has connections over TLS that wait for a request let go of the buffers that crypto/tls
-	// keeps for input: 4 KB since the handshake, up to 33 KB since an upload. Off by default, as it writes
-	// into private fields of tls.Conn, found by name and type when the program starts; if a release
-	// of Go has others, nothing is let go of.
+	// ShedTLSBuffers makes idle connections over TLS release the buffers that crypto/tls keeps for input: 4 KB since the
+	// handshake, up to 33 KB since an upload. Off by default, as it writes into private fields of tls.Conn, found by name
+	// and type when the program starts; with a release of Go that has other fields, no buffer is released.
 	ShedTLSBuffers bool
-	// HTTP2 bounds what clients of HTTP/2 may do. nil: 100 requests at a time on
+	// HTTP2 has the limits for clients of HTTP/2. nil: 100 requests at a time on
 	// a connection, windows of 1 MB, timeouts by WriteTimeout. HTTP/2 is served over TLS
 	// unless NextProtos of TLS leaves "h2" out.
 	HTTP2 *http.HTTP2Config
@@ -73,7 +72,7 @@ type Server struct {
 	// Connect has requests with the method CONNECT go to the handler, which then has to look at the method: with a 2xx
 	// response it opens a tunnel. Otherwise they get 501. Serve sets it.
 	Connect bool
-	// Trust names the proxies in front of the server: Ctx.ClientAddr says what for.
+	// Trust names the proxies in front of the server whose word about clients counts, see Ctx.ClientAddr.
 	Trust Trust
 	// Listening, if not nil, is called by Serve with the address it serves.
 	Listening func(addr net.Addr)
@@ -149,11 +148,10 @@ type Server struct {
 	// nothing.
 	MaxDrain int64
 
-	// Priority ranks requests, from -32 to 31: when there is more to do than can be done
-	// in time, those of the highest priority are served first, so that those of the lowest wait too long and are
-	// refused. nil: they are all alike.
-	// Only with the scheduler "resource" requests are refused; they get 503 and
-	// Retry-After. It is called in the request's task and should be quick.
+	// Priority ranks requests, from -32 to 31: when more requests come than can be served in time, those of the highest
+	// priority are served first, so that those of the lowest wait too long and are refused. nil: they are all alike.
+	// Requests are refused with the scheduler "resource" only; they get 503 and Retry-After. It is called in the request's
+	// task and should be quick.
 	Priority func(*Ctx) int
 
 	// TimeoutHeader is the line by which peers that Trust names say how many milliseconds the client of a request will still wait; if
@@ -217,8 +215,8 @@ type Server struct {
 	cancel    context.CancelFunc        // fixed by once
 }
 
-// ErrServerClosed is what Serve and ListenAndServe return after Shutdown or Close: http.ErrServerClosed, so that programs
-// written for net/http know it.
+// ErrServerClosed is returned by Serve and ListenAndServe after Shutdown or Close. It is http.ErrServerClosed, which
+// programs written for net/http know.
 var ErrServerClosed = http.ErrServerClosed
 
 func orDefault[T int | int64 | time.Duration](v, standard, none T) T {

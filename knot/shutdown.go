@@ -9,13 +9,11 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Shutdown stops the server gracefully. Connections that wait for another request are closed
-// at once. A response under way is completed. A client that has connected already, accepted or not, may
-// send one request, as long as HeadTimeout and ctx allow. All these responses carry
-// Connection: close and are the last of their connections. New connections are not
-// taken: a *netpoll.Listener is drained as its Drain says; of any other listener, of crypto/tls
-// for instance, it can't be told whether clients wait, and it is closed when Accept has
-// returned none for 10 ms.
+// Shutdown stops the server gracefully. Idle connections are closed at once. A response under way is completed. A
+// client that has connected already, accepted or not, may send one request, as long as HeadTimeout and ctx allow. All
+// these responses carry Connection: close and are the last of their connections. New connections are not taken: a
+// *netpoll.Listener is drained as its Drain says; of any other listener, of crypto/tls for instance, it can't be told
+// whether clients wait, and it is closed when Accept has returned none for 10 ms.
 //
 // If ctx ends first, Context of the requests still under way ends, their connections are
 // closed, and Shutdown returns the error of ctx; it returns nil if no request was. The

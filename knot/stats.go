@@ -22,7 +22,7 @@ func (x *Ctx) lasted() time.Duration {
 // fullFor is how long a server counts as full once a client was turned away.
 const fullFor = 10 * time.Second
 
-// Stats says what a server has done since it was made.
+// Stats counts the requests and connections of a server since it was made.
 type Stats struct {
 	// Responses by the class of their status: [2] counts 200 to 299.
 	Responses [6]uint64

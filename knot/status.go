@@ -7,9 +7,8 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-// Status is an HTTP status code as an error: a handler that returns one is
-// answered for with the standard page of that status. 499 is for the access log: the client has gone, and
-// is sent nothing.
+// Status is an HTTP status code as an error: a handler that returns one is answered with the standard page of that
+// status. 499 is for the access log: the client has disconnected, and is sent nothing.
 type Status int
 
 // statusGone is what nginx logs for a client that has not waited for its answer.

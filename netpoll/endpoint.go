@@ -48,11 +48,11 @@ func (e *endpoint) SetDeadline(t time.Time) error {
 	return e.setDeadline(flagReadExpired|flagWriteExpired, t)
 }
 
-// SetReadDeadline sets the deadline of what reads. Moving a deadline to a later time costs no
+// SetReadDeadline sets the deadline of operations that read. Moving a deadline to a later time costs no
 // system call and no timer operation.
 func (e *endpoint) SetReadDeadline(t time.Time) error { return e.setDeadline(flagReadExpired, t) }
 
-// SetWriteDeadline sets the deadline of what writes.
+// SetWriteDeadline sets the deadline of operations that write.
 func (e *endpoint) SetWriteDeadline(t time.Time) error { return e.setDeadline(flagWriteExpired, t) }
 
 func (e *endpoint) setDeadline(which uint32, t time.Time) error {

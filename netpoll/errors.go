@@ -18,9 +18,9 @@ var (
 	// OnReadable, that a caller is reading.
 	ErrBusy = errors.New("netpoll: the read side is in use")
 
-	// ErrDraining is the error of a Read that a handler of Serve waits with, or begins, when Serve has been
-	// draining for half a second: the server stops, and the client has asked for nothing. It satisfies
-	// os.ErrDeadlineExceeded and net.Error's Timeout, so that code ends the connection that knows deadlines only.
+	// ErrDraining is the error of a Read that a handler of Serve waits with, or begins, when Serve has been draining for
+	// half a second: the server stops, and the client has asked for nothing. It satisfies os.ErrDeadlineExceeded and
+	// net.Error's Timeout, so that code that knows only deadlines ends the connection.
 	ErrDraining error = draining{}
 
 	// errNoRuntime means that no loop can poll for the caller.

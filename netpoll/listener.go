@@ -61,12 +61,11 @@ type ListenConfig struct {
 	// ReusePort lets other sockets of the same user listen on the same address
 	// (SO_REUSEPORT, socket(7)). Serve does not need it.
 	ReusePort bool
-	// DrainLimit is how long Serve takes at most when the context of its task has ended; 0: 10 s;
-	// negative: it returns at once, and the listener stays open. It lets no new client in (see
-	// Drain), serves the clients that have connected, and waits for their handlers. A Read that finds
-	// nothing for half a second fails then, with ErrDraining, whatever deadline is set:
-	// so ends a handler that waits for a next request. Connections whose handlers are left at the
-	// end are closed.
+	// DrainLimit is how long Serve takes at most when the context of its task has ended; 0: 10 s; negative: it returns at
+	// once, and the listener stays open. It lets no new client in (see Drain), serves the clients that have connected, and
+	// waits for their handlers. A Read that finds nothing for half a second fails then, with ErrDraining, whatever
+	// deadline is set: that ends a handler that waits for its next request. Connections whose handlers still run at the
+	// end of DrainLimit are closed.
 	DrainLimit time.Duration
 	// Log receives reports of accept failures, at most one every 10 s; nil: where the runtime's own
 	// reports go (capriccio.WithLogger).

@@ -15,9 +15,9 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A Pool keeps connections to use again, those of each loop apart: a task gets one of its own loop, as
-// long as there may be more. A connection of another loop costs a wake-up of that loop for each wait,
-// and with it two switches of threads; that is what makes a pool dear that all loops share.
+// A Pool keeps connections to use again, those of each loop apart: a task gets one of its own loop, as long as there
+// may be more. A connection of another loop costs a wake-up of that loop, with two switches of threads, for each wait.
+// That is why the loops do not share their idle connections.
 //
 // The zero value with Dial set is ready. It must not be copied, nor its fields be changed after the
 // first Get. It may be used by tasks and plain goroutines.
@@ -26,10 +26,10 @@ type Pool struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// MaxConns is how many connections there may be at once, those at rest included; 0: any number.
 	MaxConns int
-	// MaxIdle is how many may rest on each loop; 0: 64.
+	// MaxIdle is how many idle connections each loop keeps; 0: 64.
 	MaxIdle int
-	// IdleTimeout is after how long at rest a connection is closed; 0: 60 s; negative: never. One that the peer has
-	// closed meanwhile goes within 5 s.
+	// IdleTimeout is how long an idle connection is kept; 0: 60 s; negative: for ever. A connection that the peer has
+	// closed is dropped within 5 s.
 	IdleTimeout time.Duration
 	// WaitTimeout is how long Get waits for a connection that is put back, if the process or the system has no
 	// descriptor left for another one (EMFILE, ENFILE); then it fails with context.DeadlineExceeded. 0: it fails at once.
@@ -59,7 +59,7 @@ type idleConn struct {
 	since time.Duration // epoch
 }
 
-// ErrPoolClosed is what Get returns after Close.
+// ErrPoolClosed is returned by Get after Close.
 var ErrPoolClosed = errors.New("netpoll: the pool is closed")
 
 var errNoConn = errors.New("netpoll: Pool.Dial returned neither a connection nor an error")
@@ -70,10 +70,10 @@ const (
 	sweepEvery         = 5 * time.Second
 )
 
-// Get returns a connection, which is the caller's until Put: one of the caller's loop that rests, or a new
-// one, or, if there may be no more, one of another loop. A plain goroutine gets one of any loop. With MaxConns in use it waits for
-// one, first come, first served, until ctx ends. A peer may have closed a connection that
-// has rested: if the first thing that is done with it fails, Put it as broken and Get another. It parks.
+// Get returns a connection, which is the caller's until Put: an idle connection of the caller's loop, or a new one, or,
+// at MaxConns, an idle connection of another loop. A plain goroutine gets a connection of any loop. With MaxConns in
+// use Get waits, first come, first served, until ctx ends. The peer may have closed an idle connection: if the first
+// operation on it fails, Put it as broken and Get another. It parks.
 func (p *Pool) Get(ctx context.Context) (c net.Conn, err error) {
 	if ctx.Err() != nil { // also for a connection that rests
 		return nil, context.Cause(ctx)
@@ -357,8 +357,8 @@ func (p *Pool) sweep() {
 	}
 }
 
-// Put gives back a connection that Get has returned. If it is broken, or in the middle of something,
-// it is closed. Another connection panics. It does not park, but to close one.
+// Put gives back a connection that Get has returned. A connection that is broken, or in the middle of an exchange, is
+// closed. Put panics with any other connection. It parks only to close a connection.
 func (p *Pool) Put(c net.Conn, broken bool) {
 	var at *engine.Loop
 	own := lentConn(c)
@@ -408,8 +408,7 @@ func (p *Pool) tells() bool {
 	return true
 }
 
-// Close closes the connections that rest, and those in use when they are put back. Get fails from
-// now on.
+// Close closes the idle connections, and those in use when they are put back. Get fails from now on.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true

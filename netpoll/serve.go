@@ -38,11 +38,10 @@ func Serve(ln *Listener, handler func(*Conn)) error {
 	return ln.serve(sv.take, sv)
 }
 
-// ServeInline is Serve for a taker of connections that has little to do: it is called on the
-// task that accepts, on the loop of the connection, and that accepts no other before
-// it has returned. One that only calls OnReadable or OnReadableAt needs no task for a
-// connection that has not sent anything yet, and its first request waits for its turn
-// once: Serve's task would be in line before it.
+// ServeInline is Serve for a taker of connections that has little to do: it is called on the task that accepts, on the
+// loop of the connection, and that accepts no other before it has returned. A take that only calls OnReadable or
+// OnReadableAt needs no task for a connection that has not sent anything yet, and the first request of the connection
+// waits in the queue once: Serve's task would wait there before it.
 func ServeInline(ln *Listener, take func(*Conn)) error { return ln.serve(take, nil) }
 
 // serve accepts until ln is closed. If the calling task is cancelled, and sv is not nil, it drains.

@@ -1,15 +1,13 @@
-// Package ressched is what a program tells the scheduler: where work comes in (Entrance), what is
-// scarce (Resource), which operations share what they work on (Stage), where a stage of the work
-// ends (YieldAt), how important a task is (SetPriority, and Options of package task), and how much
-// has been done (Progress). All of it may be left out, and costs next to nothing with a scheduler
-// that takes no notice.
+// Package ressched tells the scheduler about the program: where work comes in (Entrance), which resources are scarce
+// (Resource), which operations share data (Stage), where a stage of the work ends (YieldAt), how important a task is
+// (SetPriority, and Options of package task), and how much work has been done (Progress). All of these calls are
+// optional, and cost next to nothing with a scheduler that ignores them.
 //
-// Declarations stand in package variables, which are there before any runtime. Each runtime that
-// meets them has lines and counts of its own: two in one process see nothing of each other but what
-// there is only once, descriptors and space for stacks.
+// Declarations stand in package variables, which are there before any runtime. Each runtime that uses them has queues
+// and counts of its own. Two runtimes in one process share only the counts of descriptors and of space for stacks.
 //
-// Sources: Capriccio (SOSP 2003), section 4.2; Cohort Scheduling (USENIX 2002). What the schedulers
-// make of it is in docs/scheduler.md, docs/resource-scheduling.md and docs/overload.md.
+// Sources: Capriccio (SOSP 2003), section 4.2; Cohort Scheduling (USENIX 2002). docs/scheduler.md,
+// docs/resource-scheduling.md and docs/overload.md describe how the schedulers use it.
 package ressched
 
 import (
@@ -23,8 +21,8 @@ const (
 	MaxResources = admit.MaxResources
 )
 
-// ErrRefused is what Enter returns when the program has more work than it can do in
-// time, and this piece of it should be turned away, as cheaply as possible.
+// ErrRefused is returned by Enter when the program has more work than it can do in time. The caller should turn the
+// work away as cheaply as possible.
 var ErrRefused = engine.ErrRefused
 
 // Descriptors are the open sockets, files and pipes of packages netpoll and aio. Its limit is that
@@ -38,11 +36,10 @@ var Tasks = (*Resource)(engine.Tasks)
 // process, unless the program has set another: beyond it functions run on the stacks of their tasks, which grow.
 var StackSpace = (*Resource)(engine.StackSpace)
 
-// An Entrance is a place where work comes into the program: a request, a connection, a
-// job from a queue. Admitted work is going to take resources, so it is here that a
-// program has to be protected from more work than it can do (Capriccio, section 4.2:
-// admission control). With the scheduler resource, work may have to wait at the entrance,
-// or be refused; the other schedulers admit all work at once.
+// An Entrance is a place where work comes into the program: a request, a connection, a job from a queue. Admitted work
+// will take resources, so an entrance is where a program is protected from more work than it can do (Capriccio, section
+// 4.2: admission control). With the scheduler resource, work may have to wait at the entrance, or be refused; the other
+// schedulers admit all work at once.
 //
 // Make one with NewEntrance, once; each runtime has an entry queue of its own there. Its methods
 // may be called from any goroutine.
@@ -58,11 +55,10 @@ func (e *Entrance) Enter() error { return (*engine.Entrance)(e).Enter() }
 // task, or by another of its loop. It never parks.
 func (e *Entrance) Leave() { (*engine.Entrance)(e).Leave() }
 
-// A Resource is something that tasks take and give back, and that there is not enough
-// of for any number of tasks: descriptors, bytes of buffers, database connections. The
-// runtime counts what each step takes and gives back, so that the blocking graph can
-// show it, and a scheduler can prefer the steps that give back what is scarce
-// (Capriccio, section 4.1). It limits nothing by itself; see task.Semaphore for that.
+// A Resource is something that tasks take and give back, and that is limited: descriptors, bytes of buffers, database
+// connections. The runtime counts what each step takes and gives back, so that the blocking graph can show it, and a
+// scheduler can prefer the steps that give back what is scarce (Capriccio, section 4.1). It limits nothing by itself;
+// see task.Semaphore for that.
 //
 // Make one with NewResource, once; each runtime counts for itself what its tasks take. Its methods may be
 // called from tasks and from plain goroutines, and never park.
@@ -103,8 +99,8 @@ func NewResource(name, unit string) (*Resource, error) {
 	return (*Resource)(x), err
 }
 
-// Progress records that the calling task has done n more of what the program is for:
-// answered n requests, say. It never parks.
+// Progress records that the calling task has done n more units of the program's work: answered n requests, say. It
+// never parks.
 func Progress(n int) { engine.Progress(n) }
 
 // SetPriority says how important the calling task is from now on, see task.Options.

@@ -7,14 +7,13 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A Stage is an operation that tasks come to one after another, and that shares what it works
-// on: an index, a log (Cohort Scheduling, section 3). Made by NewStage, once per program.
+// A Stage is an operation that tasks do one after another on shared data: an index, a log (Cohort Scheduling, section
+// 3). Made by NewStage, once per program.
 //
-// It is exclusive: at most one task of the program is in it at a time, whatever the number
-// of loops. With the schedulers cohort and resource, tasks that have come to it are run one
-// after another on one loop, as many at a time as there are up to the size of a cohort,
-// while other loops do other work: so its lock is free when they take it, and what it works on is
-// in the cache of one processor. With fifo it is a lock.
+// It is exclusive: at most one task of the program is in it at a time, whatever the number of loops. With the
+// schedulers cohort and resource, the tasks that wait for it run one after another on one loop, up to the size of a
+// cohort at a time, while other loops do other work. So its lock is free when they take it, and its data is in the
+// cache of one processor. With fifo it is a lock.
 type Stage struct {
 	name string
 	mu   task.Mutex

@@ -24,7 +24,7 @@ type siteKey struct {
 	need Bytes
 }
 
-// MaxSites is how many sites of a process are in its Stats. Those in excess work, unseen.
+// MaxSites is how many sites of a process are in its Stats. Further sites work, but are not counted.
 const MaxSites = 1 << 16
 
 // sites are those of the process.

@@ -260,7 +260,7 @@ func (c *Chan[T]) Close() {
 	woken.WakeFrom(l)
 }
 
-// Len is the number of values that the channel holds now; those of Sends that wait are not counted.
+// Len is the number of values that the channel holds now; values of waiting Sends are not counted.
 func (c *Chan[T]) Len() int {
 	l := c.g.Enter()
 	defer c.g.Exit(l)

@@ -8,7 +8,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Cond is a condition variable: the tasks that wait for a change of what L guards. It
+// A Cond is a condition variable: tasks wait at it for a change of the data that L guards. It
 // must be made with L set, which may be a *Mutex, an *RWMutex or its RLocker, and must
 // not be copied after first use. With a sync.Mutex as L, and with the race detector, the
 // first use by a second loop may wait for the first while it holds L.
@@ -86,7 +86,7 @@ func (c *Cond) lockAgain(m *Mutex, l *engine.Loop, woken bool) {
 	}
 }
 
-// Signal wakes the one that has waited longest, if there is one. The caller may but
+// Signal wakes the caller that has waited longest, if any. The caller may but
 // need not hold c.L. It never parks.
 func (c *Cond) Signal() {
 	if !c.awaited() {
@@ -104,7 +104,7 @@ func (c *Cond) Signal() {
 // of has unlocked L since it came in, and the caller has learnt of it through L or something like it.
 func (c *Cond) awaited() bool { return !engine.QuickLocks || c.waiters.MayHave() }
 
-// Broadcast wakes all that wait. The caller may but need not hold c.L. It never parks.
+// Broadcast wakes all waiting callers. The caller may but need not hold c.L. It never parks.
 func (c *Cond) Broadcast() {
 	if !c.awaited() {
 		return

@@ -6,10 +6,9 @@
 // to the next one that is ready; the loop's own goroutine runs only when nothing is
 // ready or when it is time to ask the poller for events (docs/scheduler.md).
 //
-// Scheduling is cooperative: a task keeps its loop until it parks or yields. Code
-// that blocks natively (a Go channel, a blocking system call, cgo) stops its whole
-// loop, or is away from it after a millisecond (docs/native-waits.md), and belongs in
-// Offload.
+// Scheduling is cooperative: a task keeps its loop until it parks or yields. Code that blocks natively (a Go channel, a
+// blocking system call, cgo) stops its loop for a millisecond; then the loop goes on without the task
+// (docs/native-waits.md). Where that happens often, Offload is cheaper.
 //
 // Functions take no handle: they find the calling task by the identity of the
 // running goroutine. The synchronisation types and the timers also work on plain
@@ -19,8 +18,8 @@
 // To wait for other tasks use a Group, which returns their first error and, made by NewGroup, cancels the others; a WaitGroup if they have no
 // error; Join for one task that is at hand.
 //
-// A runtime is made by package capriccio in the root of the module. Connections are in package
-// netpoll, files in package aio, and what a program tells the scheduler in package ressched.
+// A runtime is made by package capriccio in the root of the module. Connections are in package netpoll, files in
+// package aio, and resources, stages and priorities for the scheduler in package ressched.
 //
 // Sources: Capriccio (SOSP 2003) section 2; design differences are in docs/adr.
 package task

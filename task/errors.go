@@ -10,7 +10,7 @@ var ErrShutdown = engine.ErrShutdown
 // ErrGoexit is what Join returns for a task that ended by runtime.Goexit.
 var ErrGoexit = engine.ErrGoexit
 
-// A PanicError is a panic of a task:
+// A PanicError describes a panic of a task:
 //
 //	type PanicError struct {
 //		Task  string // name and number

@@ -8,13 +8,13 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Mutex is a lock that only one task or goroutine holds at a time. The zero value is
-// unlocked. It must not be copied after first use. The callers that wait get it in the order
-// in which they came: Unlock hands it to the first of them. Only where the lock is what limits
-// an overloaded program, the newest go first for a while, except for one turn in 64.
+// A Mutex is a lock that only one task or goroutine holds at a time. The zero value is unlocked. It must not be copied
+// after first use. The callers that wait get it in the order in which they came: Unlock hands it to the first of them.
+// Only while the lock is the bottleneck of an overloaded program, the newest callers go first, except for one turn in
+// 64.
 //
-// As long as no caller has to wait, Lock and Unlock are one atomic operation each, on any loop or goroutine.
-// A task that holds what others wait for is not held back by the scheduler.
+// As long as no caller has to wait, Lock and Unlock are one atomic operation each, on any loop or goroutine. The
+// scheduler does not hold back a task that holds a lock for which others wait.
 type Mutex struct {
 	g       engine.Guard
 	state   atomic.Uint32

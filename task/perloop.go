@@ -6,9 +6,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A PerLoop holds a value for each loop: what tasks of all loops would otherwise share, and pay for with
-// locks and with wake-ups from one processor to another. The zero value, with New set if need
-// be, is ready. It must not be copied.
+// A PerLoop holds a value for each loop, so that tasks of different loops need not share one, with locks and with
+// wake-ups from one processor to another. The zero value, with New set if need be, is ready. It must not be copied.
 type PerLoop[T any] struct {
 	// New makes the value of a loop, when it is first asked for; nil: the zero value.
 	New func() T

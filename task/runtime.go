@@ -13,17 +13,16 @@ type Runtime engine.Runtime
 // time at most.
 func (rt *Runtime) Close() error { return (*engine.Runtime)(rt).Close() }
 
-// Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it cancels
-// the remaining tasks (their waits return ErrShutdown) and waits for the grace time, 1 s by
-// default (capriccio.WithGrace); then it makes every wait end its task, running its deferred
-// functions, as runtime.Goexit does, and every wait of a plain goroutine for a connection of the
-// runtime fail with net.ErrClosed, as a task may wait natively for that goroutine, and waits for that
-// time once more; at last it ends the loops and closes the pollers. So it returns at the latest twice the grace time after ctx has
-// ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks that
-// never wait, wait natively or for what can't be broken off (a disk that does not answer), and
-// those whose offloaded function still runs, with their loops; the error says how many there
-// are, and where. It must be called on a plain goroutine; in a task it only
-// returns an error. Later calls wait for the first and return the same.
+// Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it cancels the remaining tasks (their
+// waits return ErrShutdown) and waits for the grace time, 1 s by default (capriccio.WithGrace); then it makes every
+// wait end its task, running its deferred functions, as runtime.Goexit does, and every wait of a plain goroutine for a
+// connection of the runtime fail with net.ErrClosed, as a task may wait natively for that goroutine, and waits for that
+// time once more; at last it ends the loops and closes the pollers. So it returns at the latest twice the grace time
+// after ctx has ended, whatever tasks do. After Shutdown nothing of the runtime is left, with three exceptions: tasks
+// that never wait, tasks that wait natively or for an operation that can't be cancelled (a disk that does not answer),
+// and tasks whose offloaded function still runs. They stay, with their loops, and the error says how many there are,
+// and where. It must be called on a plain goroutine; in a task it only returns an error. Later calls wait for the first
+// and return the same.
 func (rt *Runtime) Shutdown(ctx context.Context) error { return (*engine.Runtime)(rt).Shutdown(ctx) }
 
 // Spawn is like the function Spawn, on this runtime. It never parks.
@@ -45,10 +44,9 @@ func (rt *Runtime) Go(fn func()) *Task { return (*Task)((*engine.Runtime)(rt).Go
 // Loops is the number of loops.
 func (rt *Runtime) Loops() int { return (*engine.Runtime)(rt).Loops() }
 
-// Run runs main as a task under ctx: the waits of main, and of the tasks that it
-// spawns, end with the context's error when ctx ends. When main has returned, Run
-// cancels what is left, closes the runtime and returns the error of main. It must be
-// called on a plain goroutine.
+// Run runs main as a task under ctx: the waits of main, and of the tasks that it spawns, end with the context's error
+// when ctx ends. When main has returned, Run cancels the remaining tasks, closes the runtime and returns the error of
+// main. It must be called on a plain goroutine.
 func (rt *Runtime) Run(ctx context.Context, main func(ctx context.Context) error) error {
 	return (*engine.Runtime)(rt).Run(ctx, main)
 }

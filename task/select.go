@@ -7,7 +7,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Case is one of the things that a Select waits for. Make it with the methods RecvCase and
+// A Case is an operation that a Select waits for. Make it with the methods RecvCase and
 // SendCase of a channel, or with DoneCase or AfterCase; it may be used again, by several at once,
 // and may stand more than once in one Select. A nil Case makes Select panic.
 type Case interface {

@@ -35,11 +35,10 @@ func Go(fn func()) *Task { return (*Task)(engine.Go(fn)) }
 type Options struct {
 	// Name is shown in reports; empty: the name of the function.
 	Name string
-	// OnLoop chooses the loop that the task runs on: it is called with the number of loops, and
-	// returns the index of one of them, which no other takes the task from. What belongs to a key
-	// and is only ever touched by tasks on the loop that is chosen by that key needs no lock
-	// (Cohort Scheduling, sections 3.4 and 4.1.4). nil: the task starts on the spawner's loop,
-	// or, spawned by a plain goroutine, on the loops in turn, unless an idle loop takes it first.
+	// OnLoop chooses the loop that the task runs on: it is called with the number of loops, and returns the index of one
+	// of them, which no other takes the task from. Data that belongs to a key, and is touched only by tasks on the loop
+	// that the key chooses, needs no lock (Cohort Scheduling, sections 3.4 and 4.1.4). nil: the task starts on the
+	// spawner's loop, or, spawned by a plain goroutine, on the loops in turn, unless an idle loop takes it first.
 	OnLoop func(loops int) int
 	// Context cancels the task, and all that it spawns, when it ends; nil: that of
 	// the spawning task, if any.
@@ -93,14 +92,13 @@ func Spawn(o Options, fn func()) (*Task, error) {
 // ends when the runtime shuts down. On a plain goroutine it is context.Background.
 func Context() context.Context { return engine.Context() }
 
-// Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may block
-// natively: a system call, a Go channel, cgo, a library that does its own I/O. It parks, and does
-// not end early when the task is cancelled or the runtime shut down, because fn may be using the
-// caller's variables and buffers; only what has not begun when the runtime is shut down is never
-// run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn waits until one
-// of them returns, and the log warns, once in ten seconds. A panic of fn panics in the caller, with a
-// *PanicError, and so does runtime.Goexit in fn, with that of ErrGoexit. fn is not part of the
-// task: Current is nil in it. On a plain goroutine Offload just calls fn.
+// Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may block natively: a system call,
+// a Go channel, cgo, a library that does its own I/O. It parks, and does not end early when the task is cancelled or
+// the runtime shut down, because fn may be using the caller's variables and buffers. A function that has not begun when
+// the runtime is shut down is never run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn
+// waits until one of them returns, and the log warns, once in ten seconds. A panic of fn panics in the caller, with a
+// *PanicError, and so does runtime.Goexit in fn, with that of ErrGoexit. fn is not part of the task: Current is nil in
+// it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) { engine.Offload(fn) }
 
 // OffloadContext is Offload for an fn that can end early: the context that it is given ends with

@@ -47,8 +47,8 @@ func (t *Ticker) Reset(every time.Duration) {
 	t.next = engine.After(t.timer.loop.Now(), every)
 }
 
-// Stop ends the ticks, but for one that another loop is just sending. C is not closed: a task that
-// waits for it goes on waiting. It never parks.
+// Stop ends the ticks, except for a tick that another loop is just sending. C is not closed: a task that waits for it
+// goes on waiting. It never parks.
 func (t *Ticker) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

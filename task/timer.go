@@ -23,10 +23,9 @@ const (
 	timerStopped
 )
 
-// AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if
-// that is a plain goroutine, on a loop of the Default runtime. It panics if there has been
-// no runtime; once that has been shut down fn is never run. With d ≤ 0 that is as soon as
-// the loop gets to it. The resolution is about 66 µs. It never parks.
+// AfterFunc runs fn as a new task once d has passed: on the loop of the caller, or, if that is a plain goroutine, on a
+// loop of the Default runtime. It panics if there has been no runtime; once the runtime has been shut down fn is never
+// run. With d ≤ 0 fn runs as soon as the loop gets to it. The resolution is about 66 µs. It never parks.
 func AfterFunc(d time.Duration, fn func()) *Timer {
 	l := engine.CurrentLoop()
 	if l == nil {

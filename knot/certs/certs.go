@@ -42,7 +42,7 @@ type Pair struct {
 	Key  string // path of the file of the private key; may be the same file
 }
 
-// A Keyring holds what Files names, and can read it anew while the server goes on.
+// A Keyring holds the certificates that Files names, and can read them anew while the server goes on.
 // Connections that have had their handshake keep what they had. Its methods may be called
 // from any goroutine; they read files the way goroutines do, so in a task call Reload
 // through task.Offload.
@@ -73,7 +73,7 @@ func Load(files Files) (*Keyring, error) {
 	return k, nil
 }
 
-// Config is what Server.TLS takes. Session tickets are encrypted with keys that crypto/tls makes
+// Config returns a value for Server.TLS. Session tickets are encrypted with keys that crypto/tls makes
 // and replaces every day; a reload does not change them.
 func (k *Keyring) Config() *tls.Config {
 	config := k.base()
@@ -94,8 +94,8 @@ func (k *Keyring) clientAuth() tls.ClientAuthType {
 	return tls.RequireAndVerifyClientCert
 }
 
-// Reload reads the files again. It reports whether what is served has changed. After an error,
-// which names the file that is wrong, it has not.
+// Reload reads the files again, and reports whether the certificates have changed. After an error, which names the file
+// that is wrong, the old ones stay in use.
 func (k *Keyring) Reload() (changed bool, err error) {
 	k.loading.Lock()
 	defer k.loading.Unlock()

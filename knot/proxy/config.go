@@ -87,8 +87,8 @@ type Config struct {
 	// client has sent; a line without a value only removes those. It is called once for a request, in its task, must not
 	// park, and must return no lines that CheckHeader refuses.
 	Header func(x *knot.Ctx) []knot.Header
-	// Trust names proxies before this server, besides those of Server.Trust: see knot.Ctx.ClientAddr. What others say of
-	// whom they forward for is dropped.
+	// Trust names proxies before this server, besides those of Server.Trust: see knot.Ctx.ClientAddr. Lines of other peers
+	// about the clients that they forward for are dropped.
 	Trust knot.Trust
 
 	ConnectTimeout  time.Duration // until a connection stands, TLS and all; 0: DefaultConnectTimeout
@@ -119,8 +119,9 @@ type Config struct {
 	FailTime time.Duration
 	// SlowStart is how long the weight of a backend that was out takes to grow from a tenth to all of it. 0: no time.
 	SlowStart time.Duration
-	// PanicThreshold is the part of the backends of a group, from 0 to 1, that must be well for failures and checks to count. If
-	// fewer are, requests go to all: the few that are left would not stand them. 0: all are used only if each is out, by failures.
+	// PanicThreshold is the part of the backends of a group, from 0 to 1, that must be healthy for failures and checks to
+	// count. If fewer are, requests go to all backends, as they would overload the healthy few. 0: all are used only if
+	// each is out, by failures.
 	PanicThreshold float64
 	// Zone is where this server is, and Zones where each of Backends is. Backends of the own zone go before, as long as the part of
 	// them that PanicThreshold says is well, one at least. "" and nil: there are no zones.
@@ -150,7 +151,7 @@ const (
 	ForwardedNone                  // and what came with the request is dropped all the same
 )
 
-// A Check asks a backend whether it is well: GET Path must be answered with a status of 200 to 399. With FastCGI it must
+// A Check tells whether a backend is healthy: GET Path must be answered with a status of 200 to 399. With FastCGI it must
 // take a connection.
 type Check struct {
 	Path    string        // "" is "/"
@@ -178,10 +179,10 @@ type FieldError struct {
 	Err   error  // what is wrong with the value
 }
 
-// Error has the name before what is wrong.
+// Error returns the name of the field and the text of Err.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong, without the name.
+// Unwrap returns Err.
 func (e *FieldError) Unwrap() error { return e.Err }
 
 // set fills in what an operator leaves out.
@@ -194,8 +195,8 @@ func def[T int | time.Duration](v *T, standard T) {
 	}
 }
 
-// New makes a Proxy. The error is about all that is wrong with the Config, some of it as joined errors of the type FieldError.
-// Nothing is connected before the first request, nor checked before Start.
+// New makes a Proxy. The error lists all faults of the Config, some of them as joined errors of the type FieldError. No
+// connection is made before the first request, and no backend is checked before Start.
 func New(c Config) (*Proxy, error) { return newProxy(c, false) }
 
 // newProxy is New, for copies that a Mirror makes too.

@@ -6,11 +6,10 @@
 //	               └──── another try, if nothing can have happened ────┘
 //
 // Handle runs in the request's task, or the goroutine of a request of HTTP/2; a second task sends a body that has not
-// come with its head. Both directions go through buffers of fixed size: a slow reader holds up
-// the writer. What both sides may understand differently is refused, in requests by package knot, in
-// responses by h1.ResponseHead, which takes LF alone for the end of a line. A tunnel (WebSocket) that is silent holds neither task nor buffer.
+// come with its head. Both directions go through buffers of fixed size: a slow reader holds up the writer. A message
+// that two sides may understand differently is refused: a request by package knot, a response by h1.ResponseHead, which
+// takes LF alone for the end of a line. A silent tunnel (WebSocket) holds neither task nor buffer.
 //
-// The wait for a backend is a place in the blocking graph, by route: a backend that slows down holds up its own routes, and
-// the scheduler keeps others free (docs/overload.md). What may wait is bounded
-// besides: by connections and queue of each backend.
+// The wait for a backend is a node of the blocking graph, by route: a backend that slows down delays its own routes,
+// and the scheduler keeps others free (docs/overload.md). Besides, connections and queue of each backend are limited.
 package proxy

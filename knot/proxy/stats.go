@@ -34,7 +34,7 @@ type counts struct {
 	openTunnels                     atomic.Int64
 }
 
-// BackendStats say what a backend has done since the Proxy was made.
+// BackendStats count the requests of a backend since the Proxy was made.
 type BackendStats struct {
 	Name string // address of the backend, as in Config.Backends
 	// Responses by class of their status; [1] counts tunnels.
