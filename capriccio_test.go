@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -73,11 +74,11 @@ func TestDefaultScheduler(t *testing.T) {
 	policy := func(opts ...Option) string {
 		rt := testenv.Need(New(append(opts, WithLoops(1))...))(t)
 		defer rt.Close()
-		s := Snapshot(rt)
+		s := (*engine.Runtime)(rt).Graph().Snapshot()
 		if s == nil {
 			return "no graph"
 		}
-		if s := s.snapshot; s.Sched != nil {
+		if s.Sched != nil {
 			return s.Sched.Policy
 		}
 		return "none"

@@ -2,16 +2,14 @@ package capriccio
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/bgraph"
+	data "github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -61,7 +59,7 @@ func WithDumpPath(path string) Option {
 // Snapshot returns the blocking graph of rt as it is at this moment, also when rt is closed; nil if rt learns none
 // (WithoutGraph). With rt nil it is that of task.Default, and nil if there is none. It may be called from any
 // goroutine, stops no loop and never parks. It takes about 10 µs for each place where tasks wait.
-func Snapshot(rt *task.Runtime) *Graph {
+func Snapshot(rt *task.Runtime) *bgraph.Graph {
 	if rt == nil {
 		rt = task.Default()
 	}
@@ -69,41 +67,8 @@ func Snapshot(rt *task.Runtime) *Graph {
 	if s == nil {
 		return nil
 	}
-	g := &Graph{Nodes: make([]Node, len(s.Nodes)), snapshot: s}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		g.Nodes[i] = Node{n.Name(), n.Now, n.Arrivals, n.Departures, time.Duration(min(n.Wait.Estimate(n.Departures), graphlimits.Number))}
-	}
-	if s.Sched != nil {
-		g.Admitted, g.Deferred, g.Refused = s.Sched.Admitted, s.Sched.Deferred, s.Sched.Refused
-	}
-	return g
+	return data.Public(s).(*bgraph.Graph)
 }
-
-// A Graph is the blocking graph of a runtime at one moment. Its fields are for a program's own metrics; Encode writes the
-// whole graph, with stacks, steps and resources.
-type Graph struct {
-	Nodes []Node // by key: each place is the same node in every run of the same program
-
-	// Admitted is the number of tasks that admission control let in, Deferred the number of those that waited for it first,
-	// and Refused the number of tasks that it refused. All are 0 with a scheduler that admits every task.
-	Admitted, Deferred, Refused uint64
-
-	snapshot *bgraph.Snapshot
-}
-
-// A Node is a place in the program where tasks wait, or one of three nodes that are no places: "start", "end", and
-// "overflow", the sum of the places for which the graph has no room.
-type Node struct {
-	Name       string        // the label that the program gave it, or the kind of wait and the function: "read main.serve"; "start", "end", "overflow"
-	Now        int64         // tasks that wait there, or are ready to go on
-	Arrivals   uint64        // waits that began since the runtime was started
-	Departures uint64        // waits that ended
-	Waited     time.Duration // the sum of the waits that ended, estimated from a sample
-}
-
-// Encode writes g as a dump, which bgdump reads, with one call of Write. docs/dump-format.md describes it.
-func (g *Graph) Encode(w io.Writer) error { return g.snapshot.Encode(w) }
 
 // readGraphEnv is the part of readEnv for the graph.
 func (o *options) readGraphEnv(lookup func(string) string) error {

@@ -12,7 +12,7 @@ import (
 // standard library. A folder that is not listed is a failure, so that the table grows
 // with the project; design and table must agree.
 var layers = map[string]string{
-	".":                              "internal/engine task ressched stackchunk netpoll internal/bgraph internal/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter internal/chunk internal/graphlimits",
+	".":                              "bgraph internal/engine task ressched stackchunk netpoll internal/bgraph internal/graphview/tables golang.org/x/sys/unix internal/poller internal/recorder internal/feed internal/logwriter internal/chunk internal/graphlimits",
 	"internal/coro":                  "",
 	"internal/fromc":                 "",
 	"internal/uring":                 "golang.org/x/sys/unix github.com/pawelgaczynski/giouring",
@@ -67,6 +67,7 @@ var layers = map[string]string{
 	"internal/graphview/draw":        "internal/bgraph internal/graphview/lint internal/graphlayout internal/words",
 	"internal/graphview/export":      "internal/bgraph internal/funcname internal/words",
 	"internal/gotrace":               "internal/bgraph internal/funcname internal/words golang.org/x/exp/trace internal/graphlimits",
+	"bgraph":                         "internal/bgraph internal/graphlimits",
 	"bgraph/graphhttp":               "internal/engine task internal/bgraph internal/graphview/tables internal/graphview/lint internal/graphview/draw internal/graphview/export internal/words",
 	"internal/flow":                  "internal/engine task ressched",
 	"internal/flow/flownet":          "task ressched netpoll aio internal/flow internal/ownconn",

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/recorder"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -39,8 +40,8 @@ func TestGraphIsOnByDefault(t *testing.T) {
 		t.Setenv(EnvGraph, c.env)
 		rt := testenv.Need(New(append(c.opts, WithLoops(1))...))(t)
 		got := 0
-		if s := Snapshot(rt); s != nil {
-			got = s.snapshot.Sampling
+		if s := (*engine.Runtime)(rt).Graph().Snapshot(); s != nil {
+			got = s.Sampling
 		}
 		if got != c.sampling || (Snapshot(nil) == nil) != (got == 0) {
 			t.Errorf("%s=%s, %d options: sampling %d, want %d", EnvGraph, c.env, len(c.opts), got, c.sampling)

@@ -4,7 +4,7 @@
 // A node is a place where tasks wait, told apart by the call path that leads there and
 // by an optional label. An edge is a step: a task waited at one node, ran, and next
 // waited at the other. A runtime learns its graph while it runs; package recorder returns
-// what it knows, at any moment, as a Snapshot, and capriccio.Snapshot shows programs a part of it. Package gotrace makes one of an
+// what it knows, at any moment, as a Snapshot, and the package bgraph that programs import shows a part of it. Package gotrace makes one of an
 // execution trace of any Go program.
 //
 // A Snapshot needs no runtime: it is written and read (Encode,
