@@ -19,7 +19,7 @@ import (
 const apiFile = "docs/api.txt"
 
 // apiLimits are the most names of each kind.
-var apiLimits = map[string]int{"type": 71, "func": 114, "method": 216, "field": 229}
+var apiLimits = map[string]int{"type": 71, "func": 114, "method": 216, "field": 230}
 
 // TestTheAPIIsWrittenDown compares the API with apiFile, or writes it, with the flag -update.
 func TestTheAPIIsWrittenDown(t *testing.T) {

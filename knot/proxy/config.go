@@ -113,6 +113,12 @@ type Config struct {
 	// and a try that takes the place of a connection at rest that the backend had closed does not count. 0: a tenth; below 0: no bound.
 	RetryShare float64
 
+	// Hedge, from 0 to 1, has a request without a body, of a method that may be repeated, sent to a second backend while the first has
+	// not answered, once that takes longer than this part of the last requests: 0.95 is for the slowest twentieth. The first answer
+	// counts, but for a 502, 503 or 504 of the second, and the other connection is closed. It is one of the further tries that RetryShare
+	// bounds. Not with Sticky, and not for backends with HTTP2 or FastCGI. 0: off.
+	Hedge float64
+
 	// MaxFails failures in a row (it can't be reached, breaks off or is late) take a backend out for FailTime, as
 	// long as others are left. 0: DefaultMaxFails and DefaultFailTime.
 	MaxFails int
@@ -288,6 +294,12 @@ func (c *Config) faults() (errs []error) {
 	}
 	if c.FastCGI != nil && c.HTTP2 {
 		errs = append(errs, errors.New("backends speak FastCGI or HTTP/2; want one of them"))
+	}
+	if !(c.Hedge >= 0 && c.Hedge <= 1) {
+		errs = append(errs, &FieldError{"Hedge", fmt.Errorf("%v is not from 0 to 1", c.Hedge)})
+	}
+	if c.Hedge > 0 && (c.Sticky != nil || c.HTTP2 || c.FastCGI != nil) {
+		errs = append(errs, &FieldError{"Hedge", errors.New("it is for backends that speak HTTP/1.1, without sticky")})
 	}
 	return errs
 }

@@ -73,6 +73,7 @@ type exchange struct {
 	b         *backend
 	u         *upstream
 	group     *group   // where the request belongs
+	tried     uint64   // backends, by their bits
 	home      *backend // which the client sticks to; nil: none
 	key       uint64   // hash of what it is led by, if keyed
 	keyed     bool
@@ -171,7 +172,7 @@ func (e *exchange) end() {
 	}
 	clear(e.trailer)
 	e.p, e.x, e.inner, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, nil, "", time.Time{}, nil
-	e.group, e.home, e.key, e.keyed, e.trace = nil, nil, 0, false, trace{}
+	e.group, e.tried, e.home, e.key, e.keyed, e.trace = nil, 0, nil, 0, false, trace{}
 	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
 	e.res.Trim()
 	e.demand, e.demands, e.tellsGRPC, e.hasty = ownctx.Demand{}, false, false, false
@@ -185,9 +186,10 @@ type stopper struct {
 	watch peerwatch.Watch // calls fn, which is gone
 	fn    func()
 
-	mu  sync.Mutex
-	u   interrupted // guarded by mu
-	why error       // guarded by mu
+	mu     sync.Mutex
+	u      interrupted // guarded by mu
+	why    error       // guarded by mu
+	beaten bool        // a hedge has answered sooner than u; guarded by mu
 }
 
 // An interrupted is what waits for a backend: a connection, or a request of HTTP/2.
@@ -218,8 +220,17 @@ func (s *stopper) stop(why error) {
 func (s *stopper) attach(u interrupted) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.u = u
+	s.u, s.beaten = u, false
 	return s.why
+}
+
+// beat ends the wait for u, as a hedge has answered.
+func (s *stopper) beat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.beaten = true; s.u != nil {
+		s.u.SetDeadline(past)
+	}
 }
 
 // sooner is until, or limit after since (see elapsed) if that comes first. Of either zero is none.
@@ -248,8 +259,11 @@ func (e *exchange) arm(set func(time.Time) error, since int64, limit time.Durati
 	by := sooner(e.until, since, limit)
 	e.stop.mu.Lock()
 	defer e.stop.mu.Unlock()
-	if e.stop.why != nil {
+	switch {
+	case e.stop.why != nil:
 		return e.stop.why
+	case e.stop.beaten:
+		return errBeaten
 	}
 	return set(by)
 }
@@ -315,7 +329,7 @@ func (e *exchange) tryOnce(b *backend) error {
 		e.join()
 		e.stop.attach(nil)
 		if !e.taken {
-			b.leave(u, keep)
+			e.b.leave(e.u, keep)
 		}
 	}()
 	if why := e.stop.attach(u); why != nil {
@@ -324,16 +338,21 @@ func (e *exchange) tryOnce(b *backend) error {
 	if err := e.send(); err != nil {
 		return err
 	}
+	if e.mayHedge() {
+		if err := e.awaitEither(); err != nil {
+			return err
+		}
+	}
 	if err := e.receiveHead(); err != nil || e.taken {
 		return err
 	}
-	b.counts.status[e.res.Status/100].Add(1)
-	e.row = b.noteAnswer()
+	e.b.counts.status[e.res.Status/100].Add(1)
+	e.row = e.b.noteAnswer()
 	if err := e.passBack(); err != nil {
 		return err
 	}
 	e.join()
-	keep = e.p.keeps() && e.sent && e.r == e.w && e.p.wire.reusable(e) && !u.unasked()
+	keep = e.p.keeps() && e.sent && e.r == e.w && e.p.wire.reusable(e) && !e.u.unasked()
 	return nil
 }
 

@@ -19,10 +19,11 @@ type Proxy struct {
 	stable      group
 	canary      group // empty: there is none
 	budget      *balance.Budget
-	mirror      *mirror // nil: there is none
-	copies      bool    // requests are copies, of a Mirror
-	byReports   bool    // backends are chosen by what they say of their load, see listener
-	hasAffinity bool    // the choice of a backend depends on the request, see findAffinity
+	took        balance.Times // until the answers of requests began that may be hedged
+	mirror      *mirror       // nil: there is none
+	copies      bool          // requests are copies, of a Mirror
+	byReports   bool          // backends are chosen by what they say of their load, see listener
+	hasAffinity bool          // the choice of a backend depends on the request, see findAffinity
 
 	key                        key
 	canaryHeader, canaryCookie named
@@ -98,6 +99,11 @@ func refuse(x *knot.Ctx) (handled bool, err error) {
 	return false, nil
 }
 
+// mayRetry takes a further try from the budget.
+func (p *Proxy) mayRetry() bool {
+	return p.budget.Take(p.clock(), p.stable.turn.Load()+p.canary.turn.Load())
+}
+
 // serve tries backends until one has answered, or no other may be tried.
 func (e *exchange) serve() error {
 	p := e.p
@@ -112,15 +118,14 @@ func (e *exchange) serve() error {
 			return err
 		}
 	}
-	var tried uint64
-	b := e.pick(tried)
+	b := e.pick(e.tried)
 	if b == nil {
 		p.noBackend.Add(1)
 		return &failure{status: 503, cause: causeNoBackend, err: errNoBackend}
 	}
 	for try := 1; ; try++ {
 		if room, gone := b.enter(); gone {
-			if b = e.pick(tried); b == nil {
+			if b = e.pick(e.tried); b == nil {
 				p.noBackend.Add(1)
 				return &failure{status: 503, cause: causeNoBackend, err: errNoBackend}
 			}
@@ -134,6 +139,7 @@ func (e *exchange) serve() error {
 		if err == nil {
 			return nil
 		}
+		b = e.b // a hedge may have taken its place
 		var f *failure
 		if !errors.As(err, &f) {
 			return err // the client's
@@ -157,13 +163,13 @@ func (e *exchange) serve() error {
 			return f
 		}
 		if !stale {
-			tried |= b.bit
+			e.tried |= b.bit
 		}
-		other := e.pick(tried)
+		other := e.pick(e.tried)
 		if other == nil {
 			return f
 		}
-		if !stale && !p.budget.Take(p.clock(), p.stable.turn.Load()+p.canary.turn.Load()) {
+		if !stale && !p.mayRetry() {
 			b.counts.overBudget.Add(1)
 			return f
 		}

@@ -4,75 +4,32 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/balance"
 )
 
-const (
-	// hedgeHosts is how many hosts there are times of; requests to others are not hedged.
-	hedgeHosts = 256
-	// hedgeTimes is how many times are kept of a host: half as many tell less of the slowest twentieth.
-	hedgeTimes = 256
-	// hedgeLeast is how many there must be before requests are hedged.
-	hedgeLeast = 64
-	// hedgeSorts is after how many new times they are sorted again.
-	hedgeSorts = 32
-)
+// hedgeHosts is how many hosts there are times of; requests to others are not hedged.
+const hedgeHosts = 256
 
 // tookByHost is how long the last requests to each host took. Safe from anywhere. The zero value has none.
 type tookByHost struct {
 	mu  sync.Mutex
-	all map[string]*took // guarded by mu
+	all map[string]*balance.Times // guarded by mu
 }
 
 // of returns the times of a host; nil: there is no room for them.
-func (h *tookByHost) of(host string) *took {
+func (h *tookByHost) of(host string) *balance.Times {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = make(map[string]*took)
+		h.all = make(map[string]*balance.Times)
 	}
 	if h.all[host] == nil && len(h.all) < hedgeHosts {
-		h.all[host] = new(took)
+		h.all[host] = new(balance.Times)
 	}
 	return h.all[host]
-}
-
-// A took is how long the last requests to a host took, from the beginning to the head of the response.
-type took struct {
-	mu     sync.Mutex
-	last   []time.Duration // a ring; guarded by mu, as all fields are
-	at     int             // of the oldest, once the ring is full
-	fresh  int             // times since sorted was made
-	sorted []time.Duration
-}
-
-func (t *took) add(d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.fresh++
-	if len(t.last) < hedgeTimes {
-		t.last = append(t.last, d)
-		return
-	}
-	t.last[t.at] = d
-	t.at = (t.at + 1) % hedgeTimes
-}
-
-// quantile returns the time within which that part of the last requests had their answers; false: too few are known.
-func (t *took) quantile(part float64) (time.Duration, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.last) < hedgeLeast {
-		return 0, false
-	}
-	if t.sorted == nil || t.fresh >= hedgeSorts {
-		t.sorted = append(t.sorted[:0], t.last...)
-		slices.Sort(t.sorted)
-		t.fresh = 0
-	}
-	return t.sorted[int(min(max(part, 0), 1)*float64(len(t.sorted)-1))], true
 }
 
 // A sentCopy is a request that was sent.
@@ -95,11 +52,11 @@ func (t *Transport) hedge(r *http.Request, try int) (resp *http.Response, sent i
 		resp, err = t.send(r, try)
 		return resp, 1, err
 	}
-	wait, known := times.quantile(t.Hedge)
+	wait, known := times.Quantile(t.Hedge)
 	if !known {
 		began := time.Now()
 		if resp, err = t.send(r, try); err == nil {
-			times.add(time.Since(began))
+			times.Add(time.Since(began))
 		}
 		return resp, 1, err
 	}
@@ -107,7 +64,7 @@ func (t *Transport) hedge(r *http.Request, try int) (resp *http.Response, sent i
 	first := t.start(r, try, answers)
 	sent = 1
 	// Also if the other answer is taken: without the slowest times the next requests would be hedged sooner and sooner.
-	defer func() { times.add(time.Since(first.began)) }()
+	defer func() { times.Add(time.Since(first.began)) }()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for second, underWay := (*sentCopy)(nil), 1; ; {

@@ -7,6 +7,7 @@ type Balancing struct {
 	Bound      float64 `toml:"bound"`       // with a hash: times its part of the requests that a backend may have, 1 or more; 0: any number
 	SlowStart  string  `toml:"slow-start"`  // how long the weight of a backend that was out grows; "": no time
 	RetryShare float64 `toml:"retry-share"` // part of the requests that may be tried again, 0 to 1; 0: a tenth; below 0: all
+	Hedge      float64 `toml:"hedge"`       // part of the requests, 0 to 1: one that takes longer than that part of the last ones goes to a second backend too; 0: none
 	// PanicThreshold is the part of the backends, 0 to 1, that must be well for failures to count; if fewer are, all get requests.
 	PanicThreshold float64  `toml:"panic-threshold"`
 	Zone           string   `toml:"zone"`  // of this server; "": there are no zones

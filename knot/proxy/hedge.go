@@ -1,0 +1,187 @@
+package proxy
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/capriccio-go/capriccio/knot/internal/h1"
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// A hedge is a request that is sent once more, to another backend, as the first one has not answered for long. It is a task of its
+// own; the exchange whose request it is takes its connection, or cancels it.
+//
+//	first:  sent ─▶ no answer for long ─▶ waits for either ─▶ it answers: cancel
+//	                     │                     ▲      ╰─────▶ it was beaten, or has failed: adopt
+//	                     ▼                     │
+//	hedge:             run ─▶ sent ─▶ a good answer
+type hedge struct {
+	b     *backend
+	out   []byte    // the request
+	until time.Time // for all of it; zero: no limit
+	done  task.WaitGroup
+
+	stop     stopper  // its lock guards what both tasks use
+	first    *stopper // is woken by the answer; nil: it waits for done; guarded by the lock of stop
+	answered bool     // what follows is the exchange's; guarded by the lock of stop
+	u        *upstream
+	in       []byte // the head of the answer at least, or as much of it as there is room for
+	asked    int64  // when the request was sent, see elapsed
+}
+
+var errBeaten = errors.New("another backend has answered sooner")
+
+// mayHedge reports whether the request may be sent to two backends at a time.
+func (e *exchange) mayHedge() bool {
+	return e.p.Hedge > 0 && e.p.Sticky == nil && e.repeatable && e.ready && len(e.content) == 0 && !e.upgrade
+}
+
+// awaitEither waits for the beginning of an answer. If that takes longer than most lately took it sends the request to another backend,
+// and e goes on with the one that answers first.
+func (e *exchange) awaitEither() (err error) {
+	began, limit := e.asked, e.p.ResponseTimeout
+	defer func() {
+		if err == nil { // the time of the first, also if it was beaten: without these ever more would be hedged
+			e.p.took.Add(time.Duration(elapsed() - began))
+		}
+	}()
+	wait, known := e.p.took.Quantile(e.p.Hedge)
+	if known && (limit <= 0 || wait < limit) {
+		e.armed = false
+		if err = e.fill(began, max(wait, 1)); err == nil {
+			return nil
+		}
+		if e.stop.attach(e.u) != nil || e.late() || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return e.broken(err, false, true)
+		}
+		if h := e.startHedge(); h != nil {
+			return e.race(h)
+		}
+	}
+	if err = e.fill(began, limit); err != nil {
+		return e.broken(err, false, true)
+	}
+	return nil
+}
+
+// startHedge sends the request to another backend; nil: there is none that has room for it, or the budget of retries is used up.
+func (e *exchange) startHedge() *hedge {
+	first := e.b
+	b := e.pick(e.tried | first.bit)
+	if b == nil {
+		return nil
+	}
+	if !e.p.mayRetry() {
+		first.counts.overBudget.Add(1)
+		return nil
+	}
+	if room, _ := b.enter(); !room {
+		return nil
+	}
+	if b.units != nil && !b.units.TryAcquire(1) {
+		b.exit()
+		return nil
+	}
+	first.counts.retries.Add(1)
+	e.b, e.out = b, e.out[:0]
+	e.p.wire.request(e, e.content, e.ready)
+	e.b = first
+	h := &hedge{b: b, out: slices.Clone(e.out), until: e.until, first: e.stop}
+	h.done.Add(1)
+	spawn(h.run)
+	return h
+}
+
+// race waits for the first answer, that of e.u or of h.
+func (e *exchange) race(h *hedge) error {
+	err := e.fill(e.asked, e.p.ResponseTimeout)
+	if err != nil && err != errBeaten && !e.late() {
+		h.stop.mu.Lock()
+		h.first = nil
+		h.stop.mu.Unlock()
+		if e.stop.attach(h) == nil {
+			h.done.Wait()
+		}
+	}
+	h.stop.stop(errOver)
+	switch {
+	case !h.answered: // which is so for good
+	case err == nil:
+		h.b.leave(h.u, false)
+	default:
+		e.b.leave(e.u, false)
+		e.b, e.u, e.used, e.asked = h.b, h.u, h.u.used, h.asked
+		e.in, e.r, e.w = h.in[:cap(h.in)], 0, len(h.in)
+		err = nil
+	}
+	if why := e.stop.attach(e.u); err == nil {
+		err = why
+	}
+	if err != nil {
+		return e.broken(err, false, e.w == 0)
+	}
+	return nil
+}
+
+// SetDeadline ends h; the client has gone.
+func (h *hedge) SetDeadline(time.Time) error {
+	h.stop.stop(errGone)
+	return nil
+}
+
+// run sends the request, and hands a good answer over.
+func (h *hedge) run() {
+	defer h.done.Done()
+	u, err := h.b.get(h.until)
+	if err != nil {
+		h.b.leave(nil, false)
+		h.b.failed(0)
+		return
+	}
+	if h.stop.attach(u) != nil { // nothing was sent
+		h.b.leave(u, true)
+		return
+	}
+	good, err := h.ask(u)
+	h.stop.mu.Lock()
+	defer h.stop.mu.Unlock()
+	h.stop.u = nil
+	if h.stop.why == nil && good {
+		h.answered, h.u = true, u
+		if h.first != nil {
+			h.first.beat()
+		}
+		return
+	}
+	if h.b.leave(u, false); h.stop.why == nil && err != nil {
+		h.b.failed(0)
+	}
+}
+
+// ask sends the request, and reports whether the answer is of use: a server that refuses is none to turn to.
+func (h *hedge) ask(u *upstream) (good bool, err error) {
+	h.asked = elapsed()
+	h.stop.mu.Lock()
+	if h.stop.why == nil {
+		u.SetDeadline(sooner(h.until, h.asked, h.b.p.ResponseTimeout))
+	}
+	h.stop.mu.Unlock()
+	if _, err := u.Write(h.out); err != nil {
+		return false, err
+	}
+	h.in = make([]byte, 0, firstBuffer)
+	var head h1.ResponseHead
+	for len(h.in) < cap(h.in) {
+		n, err := u.Read(h.in[len(h.in):cap(h.in)])
+		if n == 0 {
+			return false, errors.Join(err, errOver)
+		}
+		h.in = h.in[:len(h.in)+n]
+		if whole, err := head.Parse(h.in); whole || err != nil {
+			return head.Status != 502 && head.Status != 503 && head.Status != 504, err
+		}
+	}
+	return true, nil // of a long head
+}
