@@ -51,8 +51,9 @@ func (p *parts) prepare(fresh *settings, errorLog *slog.Logger) (all change, err
 
 // A tlsNow is what addresses that speak TLS serve with at the moment. Safe from anywhere.
 type tlsNow struct {
-	config *tls.Config // fixed: it asks now
-	now    atomic.Pointer[secured]
+	config  *tls.Config // fixed: it asks now
+	now     atomic.Pointer[secured]
+	tickets *tls.Config // has the keys of session tickets that servers share; nil: config has its own. Set before handshakes
 }
 
 // openTLS opens what t says.
@@ -73,16 +74,27 @@ func newTLS(s *secured) *tlsNow {
 	n.config = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		config := n.now.Load().config // not nil: addresses speak TLS only where there are certificates
 		if config.GetConfigForClient == nil {
-			return config, nil
+			return n.withTickets(config), nil
 		}
 		special, err := config.GetConfigForClient(hello)
 		if special != nil && special.NextProtos == nil {
 			special = special.Clone()
 			special.NextProtos = config.NextProtos
 		}
-		return special, err
+		return n.withTickets(special), err
 	}}
 	return n
+}
+
+// withTickets is c, which may be nil, with tickets of shared keys. Keys that are set later in n.config would not be seen: a server works with
+// a copy of it.
+func (n *tlsNow) withTickets(c *tls.Config) *tls.Config {
+	if n.tickets == nil || c == nil {
+		return c
+	}
+	c = c.Clone()
+	c.WrapSession, c.UnwrapSession = n.tickets.EncryptTicket, n.tickets.DecryptTicket
+	return c
 }
 
 // prepare opens what fresh says about TLS, if that is something else.

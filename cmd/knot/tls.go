@@ -95,9 +95,10 @@ func (t *tlsSettings) shareTickets(n *tlsNow, errorLog *slog.Logger) (stop func(
 	if err != nil {
 		return func() {} // check has told
 	}
+	n.tickets = new(tls.Config)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { keys.Run(ctx, n.config) })
+	all.Go(func() { keys.Run(ctx, n.tickets) })
 	return func() {
 		cancel()
 		all.Wait()

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
+	"github.com/quic-go/quic-go/http3"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -62,6 +64,41 @@ func serial(t *testing.T, url, name string) int64 {
 		t.Fatalf("%q", body)
 	}
 	return resp.TLS.PeerCertificates[0].SerialNumber.Int64()
+}
+
+// TestSharedTickets: a session that began at one server goes on at another one with the same -tls-tickets, over TCP and over QUIC.
+func TestSharedTickets(t *testing.T) {
+	folder := t.TempDir()
+	crt, key := pair(t, t.TempDir(), "a.example", 1)
+	var urls []string
+	for range 2 {
+		addr := freePort(t)
+		text := "tls-cert = %q\ntls-key = %q\ntls-tickets = %q\n[[site]]\nroot = %q\n[[listen]]\naddr = %q\nhttp3 = true\n"
+		p := quicRun(t, configFile(t, text, crt, key, folder, sampleSite, addr))
+		defer p.end()
+		urls = append(urls, "https://"+addr)
+	}
+	for name, transport := range map[string]func(*tls.Config) http.RoundTripper{
+		"TCP": func(c *tls.Config) http.RoundTripper {
+			return &http.Transport{TLSClientConfig: c, DisableKeepAlives: true}
+		},
+		"QUIC": func(c *tls.Config) http.RoundTripper { return &http3.Transport{TLSClientConfig: c} },
+	} {
+		testenv.Until(t, "a session goes on over "+name, func() bool { // once both have read the keys
+			cache := tls.NewLRUClientSessionCache(0)
+			var resumed []bool
+			for _, url := range urls {
+				via := transport(&tls.Config{InsecureSkipVerify: true, ServerName: "a.example", ClientSessionCache: cache})
+				resp, _ := testenv.Get(t, &http.Client{Transport: via, Timeout: time.Minute}, url+"/notes.txt")
+				resumed = append(resumed, resp.TLS.DidResume)
+				if c, ok := via.(io.Closer); ok {
+					c.Close()
+				}
+			}
+			testenv.Equal(t, resumed[0], false, "the first connection goes on")
+			return resumed[1]
+		})
+	}
 }
 
 // TestServesHTTPS with two certificates, which are read again on SIGHUP and when they change.
