@@ -106,6 +106,10 @@ func (s *s3Store) lockKey(name string) string { return s.prefix + "locks/" + nam
 
 // answer is err, as that of a backend, and the HTTP status if there was an answer. Those of 5xx are of a server that is ill or has too much to do.
 func answer(err error) (int, error) {
+	var sending *url.Error
+	if errors.As(err, &sending) {
+		return 0, sending // without a list of what the answer would have said
+	}
 	var response *awshttp.ResponseError
 	if !errors.As(err, &response) {
 		return 0, err
