@@ -33,6 +33,8 @@ const (
 	retry = 5 * time.Second
 	// mostBytes limits a value: Consul takes no more. A chain of certificates has some 5 KB.
 	mostBytes = 512 << 10
+	// maxRefused limits the refusals that are logged: some stores name the key in each.
+	maxRefused = 5
 	// connections limits those at a time.
 	connections = 8
 
@@ -91,7 +93,7 @@ type Storage struct {
 	held    map[string]*lock // guarded by mu
 	pausing time.Time        // until when the store is left alone; guarded by mu
 	failure error            // of the last call, if the store could not be reached; guarded by mu
-	refusal string           // what the store has answered instead of doing it, as the log has it; guarded by mu
+	refused []string         // what the store has answered instead of doing it, as the log has it; guarded by mu
 	closed  bool             // guarded by mu
 }
 
@@ -189,7 +191,7 @@ func (s *Storage) isPausing() error {
 	return nil
 }
 
-// note has the log tell when the store goes away, comes back, or refuses something that it did not refuse last.
+// note has the log tell when the store goes away, comes back, or refuses something with a text that the log does not have.
 func (s *Storage) note(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,16 +199,16 @@ func (s *Storage) note(err error) error {
 	case s.closed && err != nil:
 		return errClosed
 	case errors.As(err, new(errRefused)):
-		if s.refusal != err.Error() {
-			s.log.Warn("knot: "+s.kind+" refuses to keep certificates or to give them", "error", logwriter.OneLine(err.Error()))
+		if text := err.Error(); !slices.Contains(s.refused, text) && len(s.refused) < maxRefused {
+			s.log.Warn("knot: "+s.kind+" refuses to keep certificates or to give them", "error", logwriter.OneLine(text))
+			s.refused = append(s.refused, text)
 		}
-		s.refusal = err.Error()
 		return errUnavailable{err}
 	case err != nil:
 		if s.failure == nil {
 			s.log.Warn("knot: "+s.kind+" can't be asked for certificates; Knot serves the ones that it has", "error", logwriter.OneLine(err.Error()))
 		}
-		s.failure, s.refusal, s.pausing = err, "", s.now().Add(pause)
+		s.failure, s.refused, s.pausing = err, nil, s.now().Add(pause)
 		return errUnavailable{err}
 	case s.failure != nil:
 		s.failure = nil

@@ -160,7 +160,7 @@ func TestLargeValues(t *testing.T) {
 	})
 }
 
-// TestRefusal: a store that refuses is asked again each time, and the log has one line.
+// TestRefusal: a store that refuses is asked again each time, and the log has one line for each text, and few in all.
 func TestRefusal(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.start(t)
@@ -172,6 +172,10 @@ func TestRefusal(t *testing.T) {
 			testenv.True(t, !errors.Is(err, fs.ErrNotExist), "%v: certmagic would get another", err)
 		}
 		testenv.Equal(t, strings.Count(n.log.String(), "\n"), 1, "lines in %s", n.log.String())
+		for i := range 2 * maxRefused {
+			n.Load(t.Context(), strconv.Itoa(i))
+		}
+		testenv.AtMost(t, strings.Count(n.log.String(), "\n"), maxRefused, "lines in %s", n.log.String())
 		testenv.Contains(t, n.log.String(), "refuses to keep certificates or to give them")
 	})
 }
