@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
@@ -108,7 +109,9 @@ func (b *built) startProxies(before *built) {
 	for _, p := range b.proxies {
 		p.Start()
 	}
+	var all sync.WaitGroup // together, they wait no longer than one of them
 	for _, f := range b.finders {
-		f.Wait()
+		all.Go(f.Wait)
 	}
+	all.Wait()
 }
