@@ -116,7 +116,7 @@ var experiments = []experiment{
 	truthExperiment, realServersExperiment, soakExperiment, sitesSoakExperiment, conformanceExperiment, suitesExperiment,
 	slowClientsExperiment, proxyExperiment, proxyCacheExperiment, filesExperiment, tlsExperiment, http2Experiment, http3Experiment,
 	nativeExperiment, helloExperiment, overloadWebExperiment, overloadMemoryExperiment, overloadCgroupExperiment,
-	overloadFDsExperiment, admissionExperiment, priorityExperiment, plantedExperiment, fleetExperiment,
+	overloadFDsExperiment, admissionExperiment, priorityExperiment, plantedExperiment, fleetExperiment, fleetQuotaExperiment,
 }
 
 func experimentNames() []string {

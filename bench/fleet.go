@@ -24,7 +24,7 @@ var fleetExperiment = experiment{
 			fleetTimes{warm: 5 * time.Second, span: 20 * time.Second, stallEvery: 20 * time.Second, stalls: 2 * time.Second})
 		e.parts = []part{{
 			points:  pointsAt("load", choose(r.quick, []float64{0.8, 3}, []float64{0.5, 0.8, 1, 1.5, 3})...),
-			systems: func(r *run) []contender { return r.fleets(t) },
+			systems: func(r *run) []contender { return r.fleets(sleepingServers, t) },
 			called:  func(system string, p point) string { return fmt.Sprintf("%s %v", system, p) },
 		}}
 		return nil
@@ -69,6 +69,20 @@ func fleetCapacity(x float64) float64 {
 	return servers * fleetWorkers / fleetService(x).Seconds()
 }
 
+// A fleetKind is a kind of servers.
+type fleetKind struct {
+	start    func(r *run, ctx context.Context, i int, x float64) (*server, error)
+	capacity func(x float64) float64 // requests a second of all
+}
+
+var sleepingServers = fleetKind{
+	start: func(r *run, ctx context.Context, i int, x float64) (*server, error) {
+		flags := flagPairs("service", fleetService(x), "workers", fleetWorkers, "slow", choose(i == slowServer, slowTimes, 1), "noisy", i == noisyServer, "seed", i+1)
+		return startServer(ctx, fmt.Sprint("server ", i+1), r.self, append([]string{workerCommand, "fleet-server"}, flags...)...)
+	},
+	capacity: fleetCapacity,
+}
+
 type fleetTimes struct{ warm, span, stallEvery, stalls time.Duration }
 
 // A front starts n balancers before servers, by the program that find returns; it returns the process and their addresses.
@@ -94,7 +108,7 @@ func (r *run) itself() (string, error)        { return r.self, nil }
 func (r *run) grpcBalancers() (string, error) { return r.buildPeer("grpc-balancers") }
 
 // fleets are many balancers of each make; of ours also one.
-func (r *run) fleets(t fleetTimes) (all []contender) {
+func (r *run) fleets(k fleetKind, t fleetTimes) (all []contender) {
 	for _, f := range fronts {
 		program, err := f.find(r)
 		if err != nil {
@@ -104,7 +118,7 @@ func (r *run) fleets(t fleetTimes) (all []contender) {
 		for _, n := range choose(r.quick || !f.ours(), []int{manyFronts}, []int{manyFronts, 1}) {
 			all = append(all, contender{system: fmt.Sprintf("%s-%d", f.name, n),
 				sample: func(ctx context.Context, p point, _ time.Duration) ([]sample, error) {
-					return r.fleetSample(ctx, f, program, n, p.x, t)
+					return r.fleetSample(ctx, k, f, program, n, p.x, t)
 				},
 				takes: func(point, time.Duration) time.Duration { return t.warm + t.span + 2*time.Second }})
 		}
@@ -113,13 +127,12 @@ func (r *run) fleets(t fleetTimes) (all []contender) {
 }
 
 // fleetSample starts a fleet and loads it.
-func (r *run) fleetSample(ctx context.Context, f front, program string, n int, x float64, t fleetTimes) (samples []sample, err error) {
+func (r *run) fleetSample(ctx context.Context, k fleetKind, f front, program string, n int, x float64, t fleetTimes) (samples []sample, err error) {
 	var servers []*server
 	defer func() { closeAll(servers) }()
 	var addrs []string
 	for i := range fleetServers {
-		flags := flagPairs("service", fleetService(x), "workers", fleetWorkers, "slow", choose(i == slowServer, slowTimes, 1), "noisy", i == noisyServer, "seed", i+1)
-		s, err := startServer(ctx, fmt.Sprint("server ", i+1), r.self, append([]string{workerCommand, "fleet-server"}, flags...)...)
+		s, err := k.start(r, ctx, i, x)
 		if err != nil {
 			return nil, err
 		}
@@ -135,17 +148,20 @@ func (r *run) fleetSample(ctx context.Context, f front, program string, n int, x
 	stalled := make(chan struct{})
 	go func() {
 		defer close(stalled)
+		if t.stalls == 0 {
+			return
+		}
 		stall(ctx, servers[stallServer].child, t)
 	}()
 	defer func() {
 		for _, s := range samples {
 			if s.metric == "goodput" {
-				samples = append(samples, sample{"goodput-share", "%", x, 100 * s.value / (min(x, 1) * fleetCapacity(x))})
+				samples = append(samples, sample{"goodput-share", "%", x, 100 * s.value / (min(x, 1) * k.capacity(x))})
 			}
 		}
 	}()
 	samples, err = samplesOf(ctx, t.warm+t.span, r.ownClient(append([]string{"fleet-users"}, flagPairs(
-		"addrs", b.addr, "rate", x*fleetCapacity(x), "warm", t.warm, "for", t.span, "x", x, "seed", r.round+1)...)...))
+		"addrs", b.addr, "rate", x*k.capacity(x), "warm", t.warm, "for", t.span, "x", x, "seed", r.round+1)...)...))
 	stop()
 	<-stalled
 	return samples, err

@@ -32,6 +32,7 @@ func runFleetServer(args []string, out io.Writer) {
 	service := flags.Duration("service", 0, "that a request takes on average, exponentially distributed")
 	workers := flags.Int64("workers", 4, "requests that are served at a time")
 	slow := flags.Float64("slow", 1, "times as long as -service")
+	burn := flags.Float64("burn", 0, "steps of work that a request takes on average, exponentially distributed")
 	noisy := flags.Bool("noisy", false, fmt.Sprintf("half of the time, for %v to %v, a request takes %d times as long", noiseLeast, noiseMost, noiseSlows))
 	seed := flags.Uint64("seed", 1, "of chance")
 	flags.Parse(args)
@@ -52,6 +53,10 @@ func runFleetServer(args []string, out io.Writer) {
 			takes *= noiseSlows
 		}
 		load.worked += time.Duration(takes)
+		if *burn > 0 {
+			work(int(chance.ExpFloat64() * *burn))
+			return nil
+		}
 		return task.Sleep(time.Duration(takes))
 	}
 	serveKnot(must(oneLoop()), &knot.Server{H2C: true, Handler: func(x *knot.Ctx) error {
