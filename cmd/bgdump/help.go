@@ -9,17 +9,17 @@ import (
 )
 
 const usage = `Bgdump shows where the goroutines or tasks of a Go program wait, what they do
-between two waits, and what wakes them: its blocking graph. Of any Go program
-it makes that from an execution trace; programs built with Capriccio for Go keep
-it all the time at next to no cost.
+between two waits, and what wakes them: its blocking graph. Bgdump makes the
+graph of any Go program from an execution trace; programs built with Capriccio
+for Go keep it all the time at next to no cost.
 
 Usage:
 
   bgdump [flags] SOURCE            what a program does
   bgdump [flags] SOURCE SOURCE     what has changed from the first to the second
-  bgdump [flags] SOURCE ...        of three or more: all of them added up
-  bgdump test [flags] PACKAGE      what looks wrong in its tests; bgdump test -h
-  bgdump help                      what matters most; bgdump help all: all
+  bgdump [flags] SOURCE ...        three or more programs, added up
+  bgdump test [flags] PACKAGE      findings in its tests; see bgdump test -h
+  bgdump help                      the most important flags; help all has all
   bgdump version
 
 A SOURCE is one of these:
@@ -70,28 +70,27 @@ For example:
 
 How to read it: a node is a place where tasks wait, like the read of the next
 request; "now" is how many tasks are there, "waiting" how many were there on
-average (or now, if that are more), "wait" how long they wait there, and "ready"
-how long they then wait for their turn to run. An edge is a step from one wait
-to the next; "CPU" is what these steps cost.
+average (or now, if these are more), "wait" how long they wait there, and
+"ready" how long they then wait for their turn to run. An edge is a step from
+one wait to the next; "CPU" is the time of these steps.
 
-If both sources are of the same run of a program, what happened between the two
-moments is shown, in any format. If not, or if one is a dump that -seconds made,
-a table compares them, or -json does.
+If both sources are of the same run of a program, bgdump shows the time between
+the two, in any format. If not, or if one is a dump that -seconds made, a table
+compares them, or -json does.
 
 In a trace, waits for the collector, preemptions and system calls under 1 ms are
-parts of steps. Goroutines of the Go runtime are left out. Tasks of Capriccio
-for Go are seen as little more than coroutine switches there: ask such a program
+parts of steps. Goroutines of the Go runtime are left out. A trace shows tasks
+of Capriccio for Go as little more than coroutine switches: ask such a program
 for its own graph. A trace that is cut off is shown as far as it goes.
 
 A process is asked by a signal, but only if it announces that it expects it.
 Another Go program is asked for /debug/pprof/ where it listens on a loopback
-address; nothing else is sent to it. Those who may send it a signal and read its
-files may ask, which is its user and root. What bgdump reads may come from
-anybody.
+address; nothing else is sent to it. Only the user of the process and root may
+ask, as they may send it a signal and read its files. Bgdump trusts no input: a
+file may come from anybody.
 
 The exit status is 0 if all went well, 1 if -lint has found errors or warnings
-(not for mere remarks) or, of two sides, a regression, and 2 if bgdump could not
-do what it was asked to.
+(not for mere remarks) or, of two sides, a regression, and 2 if bgdump failed.
 `
 
 // shortUsage fits on a screen of 24 lines.

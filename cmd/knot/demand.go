@@ -19,7 +19,7 @@ type demandSettings struct {
 
 func (set *settings) demandFlags(flags *flag.FlagSet) {
 	s := set.server
-	flags.StringVar(&s.TimeoutHeader, "timeout-header", "", "`name` of the line by which peers of -trust say for how many milliseconds a client will wait, such as X-Request-Timeout; grpc-timeout counts too. What is too late is not begun; backends get the line with what is left. None by default")
+	flags.StringVar(&s.TimeoutHeader, "timeout-header", "", "`name` of the line by which peers of -trust say for how many milliseconds a client will wait, such as X-Request-Timeout; grpc-timeout counts too. A request that is too late is not begun; backends get the line with the time that is left. None by default")
 	flags.StringVar(&s.UrgencyHeader, "urgency-header", "", "`name` of the line by which peers of -trust say how important a request is, 0 (most) to 7: Priority (RFC 9218), or one of your own; in an overload the least important are refused first. Backends get it. None by default")
 }
 

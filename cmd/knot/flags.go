@@ -63,13 +63,13 @@ Usage:
 
   knot FOLDER [flags]
   knot -config FILE [flags]
-  knot check FILE    tells what is wrong with a configuration file
+  knot check FILE    lists the faults of a configuration file
   knot check -dump FILE
-                     writes what it comes to, with defaults, without secrets
+                     writes all its settings, with defaults, without secrets
   knot hash NAME     makes a line of a file of users, from a password on the standard input
-  knot import FILE   writes the configuration that does what this one of nginx does
+  knot import FILE   translates a configuration of nginx
   knot schema        writes the JSON schema of configuration files, for editors
-  knot help          the most important; knot help all is this text
+  knot help          the most important flags; knot help all is this text
   knot version
 
 For example:
@@ -88,15 +88,15 @@ hosts, headers, error pages, passwords, limits, and servers that requests are pa
 (HTTP, WebSocket, FastCGI), and one for each address if there are several. Flags override it.
 docs/knot-config.md describes it. On SIGHUP it is read again.
 
-A folder is shown by its index.html, or with -listing by what is in it. Names that begin
-with a dot are never served (.well-known is), nor is anything outside FOLDER:
+A folder is shown by its index.html, or with -listing by a list of its files. Names that
+begin with a dot are never served (except .well-known), nor are files outside FOLDER:
 links are followed only as long as they stay inside and lead to no such name.
 FOLDER itself may be a link; if it is switched to another folder, that is served.
 
 Small files that are asked for often are kept in memory (-cache, -cache-file-max),
 others are sent from the system's page cache. Every file is compared with the one on
-disk before it is used again, but at most every -revalidate: until then an old one may be
-served. To change a file, write a new one and rename it to the old name; a file that is
+disk before it is used again, but at most every -revalidate: until then an old version may
+be served. To change a file, write a new file and rename it to the old name; a file that is
 rewritten in place may be sent half old and half new.
 
 Text is sent compressed (br, zstd, gzip) to clients that accept it: from a file that stands
@@ -113,13 +113,14 @@ anew: rename the old one first. Certificates are read again on SIGHUP, and when 
 (-tls-reload). With neither log file, certificates nor -config it stops on SIGHUP if its
 terminal is gone.
 
-On SIGUSR1 knot starts its program anew, which may be another one by then, hands over its sockets,
-and answers the requests under way: no request is lost. It takes sockets from systemd and tells
-it how it is; docs/knot-operations.md describes that, containers, metrics and health.
+On SIGUSR1 knot starts a new process of its program, which may be a newer version, hands over
+its sockets, and answers the requests under way: no request is lost. It takes sockets from
+systemd and reports its state; docs/knot-operations.md describes that, containers, metrics and
+health.
 
 To see what it is doing, open the address of -admin in a browser, or send
-it SIGUSR2 (kill -USR2): it then prints where its tasks wait and what they cost,
-and writes all of that to the file of -dump, for bgdump.
+it SIGUSR2 (kill -USR2): it then prints where its tasks wait and the cost of their steps,
+and writes the whole graph to the file of -dump, for bgdump.
 
 Flags:
 
@@ -130,13 +131,13 @@ const shortUsage = `Knot serves the files of a folder to web browsers.
 
   knot FOLDER [flags]        one site, on http://127.0.0.1:8080
   knot -config FILE [flags]  several sites, proxies, passwords
-  knot check FILE            tells what is wrong with a configuration file
+  knot check FILE            lists the faults of a configuration file
   knot hash NAME             makes a line of a file of users, from a password
   knot help all              all flags, and how knot works
   knot version
 
   -addr HOST:PORT            where to listen; :80 for every address
-  -listing                   show what is in folders that have no index.html
+  -listing                   list the files of folders that have no index.html
   -fallback /index.html      sent for paths that do not exist
   -log FILE                  access log; - shows every request
   -tls-cert FILE -tls-key FILE
@@ -203,23 +204,23 @@ func (set *settings) flags() (flags *flag.FlagSet) {
 	flags = flag.NewFlagSet("knot", flag.ContinueOnError)
 	flags.StringVar(&set.root, "root", "", "`folder` to serve; the same as knot FOLDER")
 	flags.StringVar(&s.Addr, "addr", knot.DefaultAddr, "`host:port` to listen on, or unix:/path for a Unix socket; no host means every address of this machine, port 0 a free port")
-	flags.Var(&set.redirectHTTP, "redirect-http", "`addresses`, separated by commas, where clients that speak HTTP are sent to HTTPS; with -acme certificates are proved there too; none: nowhere (default: port 80 with -acme on port 443)")
+	flags.Var(&set.redirectHTTP, "redirect-http", "`addresses`, separated by commas, where clients that speak HTTP are sent to HTTPS; with -acme names are proved there too; none: nowhere (default: port 80 with -acme on port 443)")
 	flags.StringVar(&set.log, "log", "", "access log: a line per request is added to this `file`; - is the standard output; none by default")
 	flags.StringVar(&set.formatName, "log-format", "combined", "`form` of the access log: combined, common or json")
 	flags.StringVar(&set.config, "config", "", "configuration `file`; flags on the command line override it")
 	set.siteFlags(flags)
 	flags.IntVar(&set.loops, "loops", 0, "`number` of event loops; 0 means one per processor core")
 	flags.StringVar(&set.poller, "poller", "", "how loops wait for the network, a `poller`: epoll or uring (default: epoll)")
-	flags.StringVar(&set.admin, "admin", "", "`host:port` where operators can see what knot is doing: blocking graph and profiles; no host means only this machine; off by default")
+	flags.StringVar(&set.admin, "admin", "", "`host:port` for operators: metrics, health, blocking graph and profiles; no host means only this machine; off by default")
 	flags.StringVar(&set.dump, "dump", "", "`file` or folder that SIGUSR2 writes the blocking graph to (default: knot-PID.bgraph in the folder for temporary files)")
 	flags.DurationVar(&s.IdleTimeout, "idle-timeout", knot.DefaultIdleTimeout, "how long a connection may wait for its next request, or its first; 0 means for ever")
 	flags.DurationVar(&s.HeadTimeout, "head-timeout", knot.DefaultHeadTimeout, "how long a client may take to send the head of a request, from its first byte; 0 means for ever")
 	flags.DurationVar(&s.BodyTimeout, "body-timeout", knot.DefaultBodyTimeout, "how long a client may pause while it sends the body of a request; 0 means for ever")
 	flags.DurationVar(&s.WriteTimeout, "write-timeout", knot.DefaultWriteTimeout, "how long a client may pause while it takes a response; 0 means for ever")
 	s.LeastRate = knot.DefaultLeastRate
-	flags.Var((*byteSize)(&s.LeastRate), "least-rate", "how many bytes in a second a client must take of a response, or send of the body of a request, while knot waits for it; a `size` such as 1KB. A slower one is cut off after 30 s; 0 means that it is not")
-	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 means that it cuts them off")
-	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further one an idle one is closed, or it gets 503; 0 means as many as the limit on open files (ulimit -n) leaves besides files and backends, -1 no limit")
+	flags.Var((*byteSize)(&s.LeastRate), "least-rate", "how many bytes in a second a client must take of a response, or send of the body of a request, while knot waits for it; a `size` such as 1KB. A slower client is cut off after 30 s; 0 means no limit")
+	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 ends them at once")
+	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further connection an idle connection is closed, or the new one gets 503; 0 means as many as the limit on open files (ulimit -n) leaves besides files and backends, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; for a larger one the answer is 431")
 	set.maxBody, s.MaxBody = knot.DefaultMaxBody, -1 // sites bound it themselves
 	flags.Var((*byteSize)(&set.maxBody), "max-body", "largest request body, a `size` such as 64MB; for a larger one the answer is 413; 0 means no limit")
@@ -243,7 +244,7 @@ func (set *settings) siteFlags(flags *flag.FlagSet) {
 	one := &set.one
 	one.Compress = new(bool)
 	flags.BoolVar(one.Compress, "compress", true, "send text compressed to clients that accept it")
-	flags.BoolVar(&one.Listing, "listing", false, "show what is in folders that have no index.html")
+	flags.BoolVar(&one.Listing, "listing", false, "list the files of folders that have no index.html")
 	flags.StringVar(&one.Fallback, "fallback", "", "`path` of the page, such as /index.html, that is sent for paths that do not exist: for single-page applications")
 }
 

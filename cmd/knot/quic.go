@@ -20,7 +20,7 @@ import (
 // Where HTTP/3 is served, and what tells clients of it.
 
 func (set *settings) http3Flags(flags *flag.FlagSet) {
-	flags.BoolVar(&set.http3, "http3", false, "serve HTTP/3 too, on the ports of UDP that have the numbers of those of HTTPS; see docs/knot-http3.md for what it costs")
+	flags.BoolVar(&set.http3, "http3", false, "serve HTTP/3 too, on the UDP ports with the same numbers as those of HTTPS (experimental); see docs/knot-http3.md")
 	flags.IntVar(&set.http3Conns, "http3-conns", http3.DefaultMaxConns, "`number` of connections of HTTP/3 at a time on an address; further ones are refused, and their clients take HTTP/2")
 }
 

@@ -49,8 +49,8 @@ func (l *list) Set(text string) error {
 func (t *tlsSettings) flags(flags *flag.FlagSet) {
 	flags.Var(&t.certs, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, chain included; several, separated by commas or in several flags, are chosen by the name that a client asks for")
 	flags.Var(&t.keys, "tls-key", "PEM `file` with the private key of the certificate that has the same place in -tls-cert")
-	flags.StringVar(&t.clientCA, "tls-client-ca", "", "have clients show a certificate that an authority in this PEM `file` has signed")
-	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "let clients in that show no certificate, with -tls-client-ca")
+	flags.StringVar(&t.clientCA, "tls-client-ca", "", "require certificates of clients, signed by an authority in this PEM `file`")
+	flags.BoolVar(&t.clientOptional, "tls-client-optional", false, "accept clients without a certificate, with -tls-client-ca")
 	flags.BoolVar(&t.http2, "http2", true, "offer HTTP/2 to clients over HTTPS")
 	flags.BoolVar(&t.ocsp, "ocsp", false, "send the answer of the OCSP responder that a certificate from a file names with it; certificates that clients accept only with it (Must-Staple) have it in any case")
 	flags.StringVar(&t.tickets, "tls-tickets", "", "`folder` that several servers share, or the URL of their storage as -acme-storage has it, for keys of session tickets with which a client resumes at any of them (default: keys of its own)")

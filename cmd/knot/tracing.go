@@ -25,7 +25,7 @@ type tracingSettings struct {
 
 func (t *tracingSettings) flags(flags *flag.FlagSet) {
 	flags.StringVar(&t.collector, "otlp", "", "`URL` of a collector of OpenTelemetry, such as http://localhost:4318, that gets spans of requests by OTLP over HTTP; off by default, and only in a knot built with -tags otlp")
-	flags.Float64Var(&t.sample, "otlp-sample", 1, "`part` of the traces that begin here which is sent, from 0 to 1; a trace that a proxy of -trust has begun is sent if that says so")
+	flags.Float64Var(&t.sample, "otlp-sample", 1, "`part` of the traces beginning at this knot that is sent, from 0 to 1; a trace that a proxy of -trust has begun is sent if the proxy says so")
 }
 
 func (t *tracingSettings) check() error {

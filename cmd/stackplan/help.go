@@ -16,7 +16,7 @@ It is for programs built on Capriccio for Go, where each connection is a task wi
 a small stack of its own. If a task once needs 32 KB, say for a TLS handshake, its
 stack grows to 64 KB and may stay so while the connection is idle. Stackplan puts
 checkpoints into such paths: a checkpoint is a call that first looks whether the
-stack has room for what comes, which takes about 3 ns. If it has not, the call runs
+stack has enough room, which takes about 4 ns. If it has not, the call runs
 on a chunk of stack that all tasks share, and the chunk is given back afterwards.
 
 Usage:
