@@ -48,7 +48,7 @@ type matrix struct {
 
 var admissionExperiment = experiment{
 	name:    admissionName,
-	doc:     "what is refused in ordinary life, and what is served under overload",
+	doc:     "refused requests under ordinary load, and goodput under overload",
 	prepare: prepareAdmission,
 	notes: []string{
 		fmt.Sprintf("no setting is changed but for one loop and GOMAXPROCS=1; server on core %d, client on core %d", serverCore, clientCore),

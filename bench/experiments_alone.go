@@ -147,7 +147,7 @@ var cohortCacheExperiment = experiment{
 // from the processor's caches.
 var cohortWritesExperiment = experiment{
 	name: "cohort-writes",
-	doc:  "what a write costs in a cohort of writes, caches flushed before (Cohort Scheduling, Figure 2)",
+	doc:  "the cost of a write in a cohort of writes, with flushed caches (Cohort Scheduling, Figure 2)",
 	parts: []part{{
 		points: pointsAt("per-write", 1, 2, 4, 8, 16, 32, 64),
 		systems: func(r *run) (all []contender) {
@@ -239,7 +239,7 @@ var bigStackExperiment = experiment{
 
 var stackCostExperiment = experiment{
 	name: "stack-cost",
-	doc:  "what a checkpoint costs, with room, without, and parking beyond it",
+	doc:  "the cost of a checkpoint with room and without, and of parking beyond it",
 	parts: []part{{
 		points: slices.Concat(pointsAt("room", 1), pointsAt("call-with-room", 1), pointsAt("link-call-unlink", 16<<10, 32<<10, 256<<10),
 			pointsAt("yield", 2, 1000), pointsAt("yield-beyond", 2, 1000)),
@@ -259,7 +259,7 @@ var stackCostExperiment = experiment{
 
 var lingeringExperiment = experiment{
 	name: "lingering-close",
-	doc:  "what else runs while a thousand sockets with unsent data are closed (Capriccio, 5.4)",
+	doc:  "progress of other tasks while a thousand sockets with unsent data are closed (Capriccio, 5.4)",
 	parts: []part{{
 		points:  slices.Concat(pointsAt("background", 1, 100, 1000), pointsAt("reset", 1, 100, 1000), pointsAt("waiting", 1, 100, 1000)),
 		quick:   slices.Concat(pointsAt("background", 1000), pointsAt("reset", 1000), pointsAt("waiting", 1000)),
@@ -276,7 +276,7 @@ var lingeringExperiment = experiment{
 
 var relayExperiment = experiment{
 	name: "relay",
-	doc:  "what it costs to pass bulk data on from connection to connection, as a TCP proxy does",
+	doc:  "the cost of passing bulk data from connection to connection, as a TCP proxy does",
 	parts: []part{{
 		points:  append(pointsAt(relayedMetric, 1, 16), pointsAt(copiedMetric, 1, 16)...),
 		systems: func(r *run) []contender { return r.goContenders() },

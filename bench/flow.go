@@ -165,7 +165,7 @@ const flowFolders, flowClients = 20, 256
 // flowOverheadExperiment measures which share of the processor's time a flow graph takes for itself.
 var flowOverheadExperiment = experiment{
 	name: "flow-overhead",
-	doc:  "what a flow graph costs beside its modules (Aspen, Table 1)",
+	doc:  "the cost of a flow graph beside its modules (Aspen, Table 1)",
 	prepare: func(r *run, e *experiment) error {
 		path, err := r.buildCommand("examples/flowweb")
 		if err != nil {

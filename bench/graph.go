@@ -18,11 +18,11 @@ import (
 // graphSteps are the runtimes of the experiment, each with more to do than the one before.
 var graphSteps = []string{bareSystem, "capriccio-counted", "capriccio-sampled", "capriccio-traced"}
 
-// graphOverheadExperiment is Table 2 of the Capriccio paper: what learning the blocking graph
+// graphOverheadExperiment is Table 2 of the Capriccio paper: the cost of learning the blocking graph
 // costs, part by part, and what of that a web server feels.
 var graphOverheadExperiment = experiment{
 	name: "graph-overhead",
-	doc:  "what learning the blocking graph costs (Table 2)",
+	doc:  "the cost of learning the blocking graph (Table 2)",
 	parts: []part{{
 		points:   append(pointsAt("yield", 2, 1000), pointsAt("chan", 1000)...),
 		systems:  func(r *run) []contender { return r.workersNamed(graphSteps...) },

@@ -25,7 +25,7 @@ const (
 // mutex, a sync.Cond, time.Sleep.
 var nativeExperiment = experiment{
 	name: "native",
-	doc:  "handlers that wait in Go channels and locks, and what the others feel of it",
+	doc:  "handlers that wait in Go channels and locks, and their effect on other requests",
 	parts: []part{{
 		points: pointsAt(manyMetric, 0, 1),
 		servers: func(r *run) []launcher { // without knot-holding, which serves next to nothing

@@ -186,7 +186,7 @@ const groupLimit = 512 << 20
 // limit that the Go runtime has not been told, and the kernel kills the process that takes more.
 var overloadCgroupExperiment = experiment{
 	name: "overload-cgroup",
-	doc:  "the same in a memory cgroup of 512 MiB, with nothing said to the Go runtime",
+	doc:  "requests that hold 1 MiB each in a memory cgroup of 512 MiB, without GOMEMLIMIT",
 	prepare: func(r *run, _ *experiment) error {
 		return r.prepare(0, func() error { return proc.CanHave(proc.NewMemoryGroup(groupLimit)) })
 	},

@@ -109,7 +109,7 @@ const (
 // plantedExperiment has bgdump look at programs with one fault each.
 var plantedExperiment = experiment{
 	name: plantedName,
-	doc:  "what bgdump says of servers with one planted fault each, and of healthy ones",
+	doc:  "findings of bgdump in servers with one planted fault each, and in healthy servers",
 	after: func(r *run) error {
 		bgdump, err := r.buildCommand("cmd/bgdump")
 		if err != nil {

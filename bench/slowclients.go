@@ -35,7 +35,7 @@ const (
 
 var slowClientsExperiment = experiment{
 	name: "slow-clients",
-	doc:  "normal clients beside slowhttptest's",
+	doc:  "normal clients beside the slow clients of slowhttptest",
 	prepare: func(r *run, e *experiment) error {
 		tool, err := r.find("slowhttptest")
 		if err != nil {

@@ -28,7 +28,7 @@ const truthRounds = 400
 // kernel interrupts, so that a run is made again where it has done so.
 var truthExperiment = experiment{
 	name: "truth",
-	doc:  "how far a graph is from what the program measured of itself",
+	doc:  "the difference between a graph and the program's own measurements",
 	parts: []part{{
 		points: pointsAt("truth", 10, 100, 1000),
 		systems: func(*run) []contender {

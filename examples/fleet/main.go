@@ -1,9 +1,9 @@
-// Command fleet shows what becomes of a fleet of servers whose users time out and ask again, when something goes wrong for
-// some seconds: with what Knot does against overload, and without. The fleet is simulated, so that it takes a minute:
+// Command fleet shows a fleet of servers whose users time out and ask again, after a disturbance of some seconds: with Knot's
+// protection from overload, and without. The fleet is simulated, which takes a minute:
 //
 //	go run ./examples/fleet -o fleet.svg
 //
-// With -parts it says which of Knot's parts is needed for which cause.
+// With -parts it shows which part of Knot's protection helps against which cause.
 //
 //	go run ./examples/fleet -parts
 package main

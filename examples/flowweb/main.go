@@ -1,5 +1,5 @@
-// Command flowweb is a web server for static files, written as a graph of package flow: the
-// web server of Aspen (PPoPP 2007), Figure 1.
+// Command flowweb is a web server for static files, written as a graph of package
+// internal/flow: the web server of Aspen (PPoPP 2007), Figure 1.
 //
 //	go run ./examples/flowweb -root ./knot/testdata/site
 //
@@ -7,8 +7,8 @@
 //	▲───────┘  ▲────────────────┘
 //
 // It answers GET and HEAD, keeps connections alive, and knows index.html. SIGUSR2 writes its
-// blocking graph, -dot prints its flow graph at the end. To be compared, the same server has a task for
-// each connection with -by task, and a goroutine with -by goroutine.
+// blocking graph, -dot prints its flow graph at the end. For comparison, -by task serves each connection by
+// a task, and -by goroutine by a goroutine.
 package main
 
 import (

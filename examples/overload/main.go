@@ -1,11 +1,11 @@
-// Command overload shows what becomes of two servers when more requests come than they can answer: net/http, and the
-// same handler on Knot. It starts each as a process of its own on one processor, finds out how many requests a second
+// Command overload compares two servers when more requests come than they can answer: net/http, and the same handler on
+// Knot. It starts each as a process of its own on one processor, finds out how many requests a second
 // net/http can answer, sends 0.8 times as many, twice as many, and 0.8 times as many again, and draws how many are
 // answered within 100 ms.
 //
 //	go run ./examples/overload -o overload.svg
 //
-// With -url it loads a server of yours, and says what becomes of the requests in each second:
+// With -url it loads a server of yours, and prints how the requests of each second were answered:
 //
 //	go run ./examples/overload -url http://127.0.0.1:8080/ -rate 2000
 package main
@@ -100,8 +100,8 @@ func beServer(name string, rounds int) error {
 	})
 }
 
-// draw runs both servers, one after the other, under the same load.
-// loadServer says what becomes of the requests to a server that can answer one by itself.
+// loadServer sends requests to the server at url, and prints how they were answered in each second. The server must answer
+// a single request first.
 func loadServer(url string, rate float64, phase time.Duration) error {
 	response, err := http.Get(url)
 	if err != nil {
@@ -117,6 +117,7 @@ func loadServer(url string, rate float64, phase time.Duration) error {
 	return nil
 }
 
+// draw runs both servers, one after the other, under the same load.
 func draw(file string, phase time.Duration) error {
 	rounds := roundsPerMillisecond()
 	var capacity float64

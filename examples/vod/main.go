@@ -1,6 +1,6 @@
 // Command vod is a server of video on demand: it sends a film as fast as it can until the
 // player has some in store, and then a little at a time, as it is played (Aspen, PPoPP 2007,
-// section 5.2). It is written three times, to be compared: as a graph of package flow
+// section 5.2). For comparison it is written three times: as a graph of package internal/flow
 // (flow.go), with a task for each connection (task.go), and with a goroutine for each
 // (goroutine.go).
 //
@@ -55,10 +55,10 @@ func main() {
 	}
 }
 
-// pieceSize is how much is read and written at a time, in bytes.
+// pieceSize is the size of reads and writes, in bytes.
 const pieceSize = 256 << 10
 
-// A movie is what is sent, and when.
+// A movie is the film and the rate at which it is sent.
 type movie struct {
 	name         string
 	size         int64         // of the file, in whole pieces
@@ -107,7 +107,7 @@ func parse(data []byte) (from int64, complete bool, err error) {
 	return from, true, err
 }
 
-// refusal is what is sent to a client that asked for something wrong.
+// refusal returns the response to a malformed request.
 func refusal(err error) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%v\n", len(err.Error())+1, err)
 }
