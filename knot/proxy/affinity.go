@@ -68,14 +68,14 @@ func isToken(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f || !h1.TokenByte[byte(r)] })
 }
 
-// A named is a header line or a cookie that a request may have.
+// A named is a header line or a cookie that a request may have. The zero value matches none.
 type named struct {
 	name  string // a header's in lower case
 	value string // "": whatever it is
 }
 
-// rules are Header and Cookie taken apart.
-func (c *Canary) rules() (header, cookie named, errs []error) {
+// parse returns the header line and the cookie that send a request to the canary, and what is wrong with the fields of c.
+func (c *Canary) parse() (header, cookie named, errs []error) {
 	name, value, _ := strings.Cut(c.Header, ":")
 	header = named{strings.ToLower(name), strings.Trim(value, " \t")}
 	cookie.name, cookie.value, _ = strings.Cut(c.Cookie, "=")
@@ -112,7 +112,7 @@ func eachCookie(x *knot.Ctx, fn func(name, value []byte) bool) {
 	})
 }
 
-// inHeader reports whether a line of the request is n.
+// inHeader reports whether the request has a header line with the name and value of n.
 func (n named) inHeader(x *knot.Ctx) (is bool) {
 	if n.name != "" {
 		x.EachHeader(func(name, value []byte) bool {
@@ -123,7 +123,7 @@ func (n named) inHeader(x *knot.Ctx) (is bool) {
 	return is
 }
 
-// inCookies reports whether a cookie of the request is n.
+// inCookies reports whether the request has a cookie with the name and value of n.
 func (n named) inCookies(x *knot.Ctx) (is bool) {
 	if n.name != "" {
 		eachCookie(x, func(name, value []byte) bool {

@@ -96,18 +96,18 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 // An upstream is a connection to a backend. One request at a time has it.
 type upstream struct {
 	net.Conn
-	raw   net.Conn                  // Conn, or what is below its TLS
-	quiet interface{ Quiet() bool } // raw, if it can tell
-	used  bool                      // it has had a request
-	gate  *gate                     // between raw and its TLS; nil: without
+	raw       net.Conn                  // Conn, or what is below its TLS
+	quiet     interface{ Quiet() bool } // raw, if it can tell
+	used      bool                      // it has had a request
+	transport *tlsTransport             // between raw and its TLS; nil: a connection without TLS, or of HTTP/2
 }
 
-// A gate is what is below the TLS of a backend. While it is shut nothing is read from the connection.
-type gate struct {
+// A tlsTransport is the connection that crypto/tls reads from and writes to for a secureConn.
+type tlsTransport struct {
 	net.Conn
-	out  tlsout.Out
-	shut bool // of the task that has the upstream
-	one  [1]byte
+	out          tlsout.Out
+	bufferedOnly bool // a Read of the tls.Conn returns only what it has read ahead, else a timeout; of the task that has the upstream
+	one          [1]byte
 }
 
 // A secureConn is a connection over TLS whose Write, unlike that of crypto/tls, waits for the backend without a lock for
@@ -118,6 +118,7 @@ type secureConn struct {
 	out *tlsout.Out
 }
 
+// Read sends the alert, too, that crypto/tls writes when it fails.
 func (c secureConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
@@ -130,35 +131,36 @@ func (c secureConn) Write(p []byte) (int, error) { return c.out.Send(c.Conn, p) 
 func (c secureConn) CloseWrite() error           { return c.out.CloseWrite(c.Conn) }
 func (c secureConn) Close() error                { return c.out.Close(c.Conn) }
 
-// The gate takes no deadlines for writing.
+// Deadlines bypass the tlsTransport, which ignores deadlines for writing.
 func (c secureConn) SetDeadline(t time.Time) error      { return c.raw.SetDeadline(t) }
 func (c secureConn) SetWriteDeadline(t time.Time) error { return c.raw.SetWriteDeadline(t) }
 
-// Write never parks.
-func (g *gate) Write(p []byte) (int, error) { return g.out.Write(p) }
+// Write keeps the bytes that crypto/tls has encrypted in out, whose Flush sends them. It never parks: crypto/tls calls it with
+// its lock held.
+func (t *tlsTransport) Write(p []byte) (int, error) { return t.out.Write(p) }
 
 // SetWriteDeadline does nothing: crypto/tls calls it for the end of the connection, which it does not send.
-func (g *gate) SetWriteDeadline(time.Time) error { return nil }
+func (t *tlsTransport) SetWriteDeadline(time.Time) error { return nil }
 
 // Read implements net.Conn.
-func (g *gate) Read(p []byte) (int, error) {
-	if g.shut {
-		return 0, os.ErrDeadlineExceeded // to crypto/tls one that passes
+func (t *tlsTransport) Read(p []byte) (int, error) {
+	if t.bufferedOnly {
+		return 0, os.ErrDeadlineExceeded // crypto/tls goes on after a timeout
 	}
-	g.out.Flush()
-	return g.Conn.Read(p)
+	t.out.Flush()
+	return t.Conn.Read(p)
 }
 
 // unasked reports whether crypto/tls has something that the backend has said behind its response. It reads ahead, and
 // Quiet knows only of what it has not read.
 func (u *upstream) unasked() bool {
-	g := u.gate
-	if g == nil {
+	t := u.transport
+	if t == nil {
 		return false
 	}
-	g.shut = true
-	_, err := u.Conn.Read(g.one[:])
-	g.shut = false
+	t.bufferedOnly = true
+	_, err := u.Conn.Read(t.one[:])
+	t.bufferedOnly = false
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
@@ -185,13 +187,13 @@ func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 	c.SetDeadline(by)
 	secure := tls.Client(c, b.tls)
 	if b.http2 == nil { // else it is for goroutines of net/http, which asks for a tls.Conn
-		u.gate = &gate{Conn: c}
-		u.gate.out.Init(c)
-		secure = tls.Client(u.gate, b.tls)
+		u.transport = &tlsTransport{Conn: c}
+		u.transport.out.Init(c)
+		secure = tls.Client(u.transport, b.tls)
 	}
 	err = secure.HandshakeContext(context.Background())
-	if u.gate != nil {
-		u.gate.out.Flush() // the last part of the handshake, or an alert
+	if u.transport != nil {
+		u.transport.out.Flush() // the last part of the handshake, or an alert
 	}
 	if err != nil {
 		c.Close()
@@ -199,8 +201,8 @@ func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 	}
 	c.SetDeadline(time.Time{})
 	u.Conn = secure
-	if u.gate != nil {
-		u.Conn = secureConn{secure, c, &u.gate.out}
+	if u.transport != nil {
+		u.Conn = secureConn{secure, c, &u.transport.out}
 	}
 	return u, nil
 }
@@ -226,7 +228,7 @@ func (b *backend) exit() {
 // get returns a connection: one that rests and from which nothing has come since, or a new one, by until at the latest; zero:
 // no limit. The request has one of units, so that there is one for it. It parks.
 func (b *backend) get(until time.Time) (*upstream, error) {
-	ctx, drop := endingBy(context.Background(), until)
+	ctx, drop := withDeadline(context.Background(), until)
 	defer drop()
 	for {
 		c, err := b.pool.Get(ctx)

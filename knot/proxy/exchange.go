@@ -89,7 +89,7 @@ type exchange struct {
 	demand    ownctx.Demand // what backends are told of the client, if demands
 	demands   bool
 	tellsGRPC bool // ... in the line of gRPC, too
-	stop      *stopper
+	waits     *interrupter
 
 	content    []byte // of the request, if that is ready
 	ready      bool   // it is, or there is none
@@ -128,7 +128,7 @@ type exchange struct {
 }
 
 var exchanges = sync.Pool{New: func() any {
-	return &exchange{own: make([]byte, firstBuffer), out: make([]byte, 0, 2<<10), stop: newStopper()}
+	return &exchange{own: make([]byte, firstBuffer), out: make([]byte, 0, 2<<10), waits: newInterrupter()}
 }}
 
 func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
@@ -171,7 +171,7 @@ func (e *exchange) end() {
 		out = nil
 	}
 	clear(e.trailer)
-	e.p, e.x, e.inner, e.b, e.u, e.method, e.until, e.stop.why = nil, nil, nil, nil, nil, "", time.Time{}, nil
+	e.p, e.x, e.inner, e.b, e.u, e.method, e.until, e.waits.why = nil, nil, nil, nil, nil, "", time.Time{}, nil
 	e.group, e.tried, e.home, e.key, e.keyed, e.trace = nil, 0, nil, 0, false, trace{}
 	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
 	e.res.Trim()
@@ -181,55 +181,57 @@ func (e *exchange) end() {
 	e.out, e.rec, e.lines = out, records{}, nil
 }
 
-// A stopper ends the waits for a backend when there is no point in them any more.
-type stopper struct {
-	watch peerwatch.Watch // calls fn, which is gone
-	fn    func()
+// An interrupter ends the waits of a request for its backend when the client has gone, the body of the request can't be read, a
+// hedge has answered, or the response is complete.
+type interrupter struct {
+	watch peerwatch.Watch // calls fn
+	fn    func()          // clientGone
 
 	mu     sync.Mutex
-	u      interrupted // guarded by mu
-	why    error       // guarded by mu
-	beaten bool        // a hedge has answered sooner than u; guarded by mu
+	u      interruptible // guarded by mu: the wait to end; nil: none
+	why    error         // guarded by mu: the first cause that interrupt was called with
+	beaten bool          // a hedge has answered sooner than u; guarded by mu
 }
 
-// An interrupted is what waits for a backend: a connection, or a request of HTTP/2.
-type interrupted interface{ SetDeadline(time.Time) error }
+// An interruptible is a wait for a backend: on a connection, of a request of HTTP/2, or for room at the backend.
+type interruptible interface{ SetDeadline(time.Time) error }
 
-func newStopper() *stopper {
-	s := &stopper{}
-	s.fn = s.gone
-	return s
+func newInterrupter() *interrupter {
+	i := &interrupter{}
+	i.fn = i.clientGone
+	return i
 }
 
 // past is a deadline that has passed for certain.
 var past = time.Unix(1, 0)
 
-// gone is called when the client has gone, from anywhere.
-func (s *stopper) gone() { s.stop(errGone) }
+// clientGone interrupts the request of a client that has gone. It may be called from any goroutine.
+func (i *interrupter) clientGone() { i.interrupt(errGone) }
 
-func (s *stopper) stop(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.why = cmp.Or(s.why, why)
-	if s.u != nil {
-		s.u.SetDeadline(past)
+// interrupt ends the attached wait, and has attach refuse later ones with the first cause.
+func (i *interrupter) interrupt(why error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.why = cmp.Or(i.why, why)
+	if i.u != nil {
+		i.u.SetDeadline(past)
 	}
 }
 
-// attach makes u, which may be nil, what is interrupted, and tells why not.
-func (s *stopper) attach(u interrupted) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.u, s.beaten = u, false
-	return s.why
+// attach makes u the wait that interrupt ends; nil: none. It returns the cause if interrupt has been called already.
+func (i *interrupter) attach(u interruptible) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.u, i.beaten = u, false
+	return i.why
 }
 
 // beat ends the wait for u, as a hedge has answered.
-func (s *stopper) beat() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.beaten = true; s.u != nil {
-		s.u.SetDeadline(past)
+func (i *interrupter) beat() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.beaten = true; i.u != nil {
+		i.u.SetDeadline(past)
 	}
 }
 
@@ -243,8 +245,8 @@ func sooner(until time.Time, since int64, limit time.Duration) time.Time {
 	return until
 }
 
-// endingBy is ctx with that deadline; zero: none.
-func endingBy(ctx context.Context, by time.Time) (context.Context, context.CancelFunc) {
+// withDeadline is context.WithDeadline; a zero deadline sets none.
+func withDeadline(ctx context.Context, by time.Time) (context.Context, context.CancelFunc) {
 	if by.IsZero() {
 		return ctx, func() {}
 	}
@@ -257,12 +259,12 @@ func (e *exchange) late() bool { return !e.until.IsZero() && !now().Before(e.unt
 // arm sets a deadline, limit after since, unless there is no point in waiting.
 func (e *exchange) arm(set func(time.Time) error, since int64, limit time.Duration) error {
 	by := sooner(e.until, since, limit)
-	e.stop.mu.Lock()
-	defer e.stop.mu.Unlock()
+	e.waits.mu.Lock()
+	defer e.waits.mu.Unlock()
 	switch {
-	case e.stop.why != nil:
-		return e.stop.why
-	case e.stop.beaten:
+	case e.waits.why != nil:
+		return e.waits.why
+	case e.waits.beaten:
 		return errBeaten
 	}
 	return set(by)
@@ -280,10 +282,10 @@ func (e *exchange) admit(b *backend) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	ctx, drop := endingBy(ctx, sooner(e.until, elapsed(), b.p.QueueTimeout))
+	ctx, drop := withDeadline(ctx, sooner(e.until, elapsed(), b.p.QueueTimeout))
 	defer drop()
-	defer e.stop.attach(nil)
-	err := e.stop.attach(canceller(cancel))
+	defer e.waits.attach(nil)
+	err := e.waits.attach(canceller(cancel))
 	if err == nil {
 		err = b.units.AcquireContext(ctx, 1)
 	}
@@ -327,12 +329,12 @@ func (e *exchange) tryOnce(b *backend) error {
 	keep := false
 	defer func() {
 		e.join()
-		e.stop.attach(nil)
+		e.waits.attach(nil)
 		if !e.taken {
 			e.b.leave(e.u, keep)
 		}
 	}()
-	if why := e.stop.attach(u); why != nil {
+	if why := e.waits.attach(u); why != nil {
 		return e.broken(why, true, true)
 	}
 	if err := e.send(); err != nil {
@@ -439,7 +441,7 @@ func (e *exchange) sendBody() {
 			}
 			out = e.p.wire.finish(e, out, trailer)
 		} else if err != nil {
-			e.stop.stop(&clientError{err})
+			e.waits.interrupt(&clientError{err})
 			return
 		}
 		if e.arm(e.u.SetWriteDeadline, elapsed(), e.p.IdleTimeout) != nil {
@@ -467,7 +469,7 @@ func (e *exchange) join() {
 		return
 	}
 	if !e.done.Load() {
-		e.stop.stop(errOver)
+		e.waits.interrupt(errOver)
 	}
 	if e.apart != nil {
 		e.apart.End()

@@ -54,9 +54,9 @@ var errTooLong = errors.New("a head or a line of framing is too long")
 
 // broken reports what an error of the connection means.
 func (e *exchange) broken(err error, unsent, silent bool) error {
-	e.stop.mu.Lock()
-	why := e.stop.why
-	e.stop.mu.Unlock()
+	e.waits.mu.Lock()
+	why := e.waits.why
+	e.waits.mu.Unlock()
 	var client *clientError
 	var already *failure
 	switch {

@@ -134,7 +134,7 @@ func (p *Proxy) addBalance() (errs []error) {
 		c := new(*p.Canary) // the caller may change its own
 		p.Canary = c
 		var of []error
-		p.canaryHeader, p.canaryCookie, of = c.rules()
+		p.canaryHeader, p.canaryCookie, of = c.parse()
 		errs = append(errs, of...)
 		errs = append(errs, p.addGroup(&p.canary, "Canary.", c.Backends, c.Weights, c.Discover != nil)...)
 	}

@@ -23,9 +23,9 @@ type hedge struct {
 	until time.Time // for all of it; zero: no limit
 	done  task.WaitGroup
 
-	stop     stopper  // its lock guards what both tasks use
-	first    *stopper // is woken by the answer; nil: it waits for done; guarded by the lock of stop
-	answered bool     // what follows is the exchange's; guarded by the lock of stop
+	waits    interrupter  // its lock guards what both tasks use
+	first    *interrupter // is woken by the answer; nil: it waits for done; guarded by the lock of waits
+	answered bool         // what follows is the exchange's; guarded by the lock of waits
 	u        *upstream
 	in       []byte // the head of the answer at least, or as much of it as there is room for
 	asked    int64  // when the request was sent, see elapsed
@@ -53,7 +53,7 @@ func (e *exchange) awaitEither() (err error) {
 		if err = e.fill(began, max(wait, 1)); err == nil {
 			return nil
 		}
-		if e.stop.attach(e.u) != nil || e.late() || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if e.waits.attach(e.u) != nil || e.late() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return e.broken(err, false, true)
 		}
 		if h := e.startHedge(); h != nil {
@@ -88,7 +88,7 @@ func (e *exchange) startHedge() *hedge {
 	e.b, e.out = b, e.out[:0]
 	e.p.wire.request(e, e.content, e.ready)
 	e.b = first
-	h := &hedge{b: b, out: slices.Clone(e.out), until: e.until, first: e.stop}
+	h := &hedge{b: b, out: slices.Clone(e.out), until: e.until, first: e.waits}
 	h.done.Add(1)
 	spawn(h.run)
 	return h
@@ -98,14 +98,14 @@ func (e *exchange) startHedge() *hedge {
 func (e *exchange) race(h *hedge) error {
 	err := e.fill(e.asked, e.p.ResponseTimeout)
 	if err != nil && err != errBeaten && !e.late() {
-		h.stop.mu.Lock()
+		h.waits.mu.Lock()
 		h.first = nil
-		h.stop.mu.Unlock()
-		if e.stop.attach(h) == nil {
+		h.waits.mu.Unlock()
+		if e.waits.attach(h) == nil {
 			h.done.Wait()
 		}
 	}
-	h.stop.stop(errOver)
+	h.waits.interrupt(errOver)
 	switch {
 	case !h.answered: // which is so for good
 	case err == nil:
@@ -116,7 +116,7 @@ func (e *exchange) race(h *hedge) error {
 		e.in, e.r, e.w = h.in[:cap(h.in)], 0, len(h.in)
 		err = nil
 	}
-	if why := e.stop.attach(e.u); err == nil {
+	if why := e.waits.attach(e.u); err == nil {
 		err = why
 	}
 	if err != nil {
@@ -127,7 +127,7 @@ func (e *exchange) race(h *hedge) error {
 
 // SetDeadline ends h; the client has gone.
 func (h *hedge) SetDeadline(time.Time) error {
-	h.stop.stop(errGone)
+	h.waits.interrupt(errGone)
 	return nil
 }
 
@@ -140,22 +140,22 @@ func (h *hedge) run() {
 		h.b.failed(0)
 		return
 	}
-	if h.stop.attach(u) != nil { // nothing was sent
+	if h.waits.attach(u) != nil { // nothing was sent
 		h.b.leave(u, true)
 		return
 	}
 	good, err := h.ask(u)
-	h.stop.mu.Lock()
-	defer h.stop.mu.Unlock()
-	h.stop.u = nil
-	if h.stop.why == nil && good {
+	h.waits.mu.Lock()
+	defer h.waits.mu.Unlock()
+	h.waits.u = nil
+	if h.waits.why == nil && good {
 		h.answered, h.u = true, u
 		if h.first != nil {
 			h.first.beat()
 		}
 		return
 	}
-	if h.b.leave(u, false); h.stop.why == nil && err != nil {
+	if h.b.leave(u, false); h.waits.why == nil && err != nil {
 		h.b.failed(0)
 	}
 }
@@ -163,11 +163,11 @@ func (h *hedge) run() {
 // ask sends the request, and reports whether the answer is of use: a server that refuses is none to turn to.
 func (h *hedge) ask(u *upstream) (good bool, err error) {
 	h.asked = elapsed()
-	h.stop.mu.Lock()
-	if h.stop.why == nil {
+	h.waits.mu.Lock()
+	if h.waits.why == nil {
 		u.SetDeadline(sooner(h.until, h.asked, h.b.p.ResponseTimeout))
 	}
-	h.stop.mu.Unlock()
+	h.waits.mu.Unlock()
 	if _, err := u.Write(h.out); err != nil {
 		return false, err
 	}

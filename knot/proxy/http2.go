@@ -107,7 +107,7 @@ func (p *progressTimeout) progress() {
 // An http2Body is the body of a request on its way. The Transport may read it until the request is over, and try to after that.
 type http2Body struct {
 	apart   ownctx.Body
-	stop    *stopper
+	waits   *interrupter
 	timeout *progressTimeout
 	trailer http.Header   // with the names that the client has announced
 	lines   []knot.Header // of the request
@@ -132,7 +132,7 @@ func (b *http2Body) Read(p []byte) (int, error) {
 			}
 		}
 	case err != nil:
-		b.stop.stop(&clientError{err})
+		b.waits.interrupt(&clientError{err})
 	}
 	b.timeout.progress()
 	return n, err
@@ -153,7 +153,7 @@ func (b *http2Body) end() {
 	b.apart.End()
 }
 
-// SetDeadline lets a stopper end the request.
+// SetDeadline cancels the request, at any time: an interrupter calls it.
 func (c canceller) SetDeadline(time.Time) error { c(context.Canceled); return nil }
 
 type canceller context.CancelCauseFunc
@@ -174,12 +174,12 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	defer b.leave(nil, false)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	ctx, drop := endingBy(ctx, e.until)
+	ctx, drop := withDeadline(ctx, e.until)
 	defer drop()
 	timeout := newProgressTimeout(cancel)
 	defer timeout.timer.Stop()
-	defer e.stop.attach(nil)
-	if why := e.stop.attach(canceller(cancel)); why != nil {
+	defer e.waits.attach(nil)
+	if why := e.waits.attach(canceller(cancel)); why != nil {
 		return e.broken(why, true, true)
 	}
 	req, body, err := e.http2Request(ctx, timeout)
@@ -248,7 +248,7 @@ func (e *exchange) http2Request(ctx context.Context, timeout *progressTimeout) (
 		return nil, nil, err
 	}
 	e.bodyTaken = true
-	body := &http2Body{apart: apart, stop: e.stop, timeout: timeout, trailer: r.Trailer, lines: e.lines}
+	body := &http2Body{apart: apart, waits: e.waits, timeout: timeout, trailer: r.Trailer, lines: e.lines}
 	r.Body = body
 	return r, body, nil
 }

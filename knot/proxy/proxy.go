@@ -65,10 +65,10 @@ func (p *Proxy) Handle(x *knot.Ctx) error {
 	}
 	e := exchanges.Get().(*exchange)
 	e.begin(p, x)
-	e.inner.WhenGone(&e.stop.watch, e.stop.fn)
+	e.inner.WhenGone(&e.waits.watch, e.waits.fn)
 	err := e.serve()
-	if !e.stop.watch.Stop() {
-		e.stop = newStopper() // a watcher may still call the old one
+	if !e.waits.watch.Stop() {
+		e.waits = newInterrupter() // a watcher may still call the old one
 	}
 	e.end()
 	exchanges.Put(e)

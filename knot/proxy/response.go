@@ -145,7 +145,7 @@ func (e *exchange) passBody() error {
 
 // clientLost is the failure for a client that does not take the response.
 func (e *exchange) clientLost() error {
-	e.stop.stop(errGone)
+	e.waits.interrupt(errGone)
 	return e.broken(errGone, false, false)
 }
 

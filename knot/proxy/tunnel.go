@@ -42,7 +42,7 @@ func (e *exchange) switchProtocols() error {
 	if err != nil {
 		return e.malformed(errors.Join(errNoTunnel, err))
 	}
-	e.stop.attach(nil)
+	e.waits.attach(nil)
 	e.taken = true
 	t := &tunnel{b: e.b, u: e.u, client: client}
 	t.moved.Store(elapsed())
@@ -68,10 +68,10 @@ type tunnel struct {
 
 // A pipe is one direction. One task at a time has it.
 type pipe struct {
-	t        *tunnel
-	from, to net.Conn
-	gate     *gate // below the TLS of from; nil: without
-	big      *[largeBuffer]byte
+	t         *tunnel
+	from, to  net.Conn
+	transport *tlsTransport // below the TLS of from; nil: without
+	big       *[largeBuffer]byte
 }
 
 // open sends what is there already, and lets bytes flow.
@@ -94,11 +94,11 @@ func (t *tunnel) open(head, rest []byte) {
 		}
 	}
 	t.up.wait()
-	if t.down.gate = t.u.gate; t.down.gate == nil {
+	if t.down.transport = t.u.transport; t.down.transport == nil {
 		t.down.wait()
 		return
 	}
-	t.down.gate.shut = true // crypto/tls may have read more than the head
+	t.down.transport.bufferedOnly = true // crypto/tls may have read more than the head
 	spawn(t.down.pump)
 }
 
@@ -167,16 +167,16 @@ func (p *pipe) move() bool {
 			}
 		}
 		switch {
-		case err == nil && p.gate != nil:
-			p.gate.shut = true // look for more of what crypto/tls has read
+		case err == nil && p.transport != nil:
+			p.transport.bufferedOnly = true // look for more of what crypto/tls has read
 			continue
 		case err == nil && n == len(buf):
 			if buf = p.grow(); buf == nil {
 				buf = small[:]
 			}
 			continue
-		case p.gate != nil && p.gate.shut && errors.Is(err, os.ErrDeadlineExceeded):
-			p.gate.shut = false // it has no more
+		case p.transport != nil && p.transport.bufferedOnly && errors.Is(err, os.ErrDeadlineExceeded):
+			p.transport.bufferedOnly = false // it has no more
 		case err == io.EOF:
 			p.end()
 			return false
@@ -199,7 +199,7 @@ func (p *pipe) move() bool {
 // buffer is held until it takes them. It returns nil if a small buffer will do.
 func (p *pipe) grow() []byte {
 	from, ok := ownconn.Of(below(p.from)).(interface{ Unread() bool })
-	if p.gate != nil || !ok || !from.Unread() {
+	if p.transport != nil || !ok || !from.Unread() {
 		p.shrink()
 		return nil
 	}
