@@ -132,8 +132,8 @@ func (l *Loop) closeBatch() {
 	}
 }
 
-// node returns the queue of node n.
-func (l *Loop) node(n recorder.NodeID) *nodeQueue {
+// queueOf returns the queue of node n, and makes it if it is missing.
+func (l *Loop) queueOf(n recorder.NodeID) *nodeQueue {
 	for int(n) >= len(l.nodes) {
 		l.nodes = append(l.nodes, nodeQueue{})
 	}
@@ -151,7 +151,7 @@ func (l *Loop) enqueue(t *Task) {
 		return
 	}
 	n := t.rec.Node()
-	q := l.node(n)
+	q := l.queueOf(n)
 	switch {
 	case !l.newest || n == recorder.NodeStart:
 		q.push(t)

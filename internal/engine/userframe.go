@@ -45,6 +45,8 @@ func userFrame(stack string) string {
 	return ""
 }
 
+// ofProgram reports whether a frame is the program's own: not of the standard library, nor of ownPackages. Their tests count as
+// programs. file may have a line number.
 func ofProgram(function, file string) bool {
 	if own, ok := strings.CutPrefix(function, module); ok {
 		return strings.Contains(file, "_test.go:") || !hasPrefixOf(own, ownPackages)
