@@ -52,7 +52,8 @@ func (a *account) plentiful() bool {
 	return a.state == Low || a.used < (Plenty-a.spec.Margin)*a.spec.Limit
 }
 
-// sample looks at what is in use now.
+// sample computes use, utilisation, trend and state from what was last observed and, where that is known, from what the admitted
+// tasks take.
 func (a *account) sample(now time.Duration) {
 	was, limit := a.util, a.limit
 	a.before, a.sampled = a.sampled, now

@@ -119,13 +119,14 @@ func (a *Admission) nextAtBottleneck(now time.Duration, number int, q *QueueStat
 		return Open{}.Next(now, number, q)
 	}
 	b := &a.bottlenecks[number]
-	if a.stalled() || b.most.Limit() == 0 {
-		b.stuck = a.refuse && a.stalled()
+	if a.isStalled() || b.most.Limit() == 0 {
+		b.stuck = a.refuse && a.isStalled()
 	}
 	return a.next(now, &b.entrance, q, false)
 }
 
-func (a *Admission) stalled() bool { return a.ledger != nil && a.ledger.Stalled() }
+// isStalled reports whether a ConcurrencyLimit has no room because of tasks that only wait, see Ledger.Stalled.
+func (a *Admission) isStalled() bool { return a.ledger != nil && a.ledger.Stalled() }
 
 // Limit is told, every few milliseconds, how it is at a watched node. It returns how many tasks may wait there or be on the
 // way, 0 if any number, below 0 if none. While a ConcurrencyLimit is stalled, no other task may come to where tasks wait,
@@ -144,7 +145,7 @@ func (a *Admission) Limit(now time.Duration, number int, s BacklogState) int {
 		b.detector.Departed(n)
 		b.moved(now)
 	}
-	if s.Waiting > 0 && a.stalled() {
+	if s.Waiting > 0 && a.isStalled() {
 		return -1
 	}
 	return b.most.Limit()
@@ -174,7 +175,7 @@ func (a *Admission) next(now time.Duration, e *entrance, q *QueueState, tight bo
 		return Enough
 	}
 	if q.Full || e.limit != nil && !e.limit.admit(now, e.share) {
-		return a.full(now, e, q)
+		return a.nextIfFull(now, e, q)
 	}
 	e.deferred = false
 	e.moved(now)
@@ -188,8 +189,8 @@ func (a *Admission) next(now time.Duration, e *entrance, q *QueueState, tight bo
 	return Admit
 }
 
-// full is Next when there is no room inside. It refuses only if no task has moved, on any loop.
-func (a *Admission) full(now time.Duration, e *entrance, q *QueueState) Verdict {
+// nextIfFull is next when there is no room inside: it defers, and refuses if no task has moved for a while, on any loop.
+func (a *Admission) nextIfFull(now time.Duration, e *entrance, q *QueueState) Verdict {
 	after := stuckAfter
 	if e.limit != nil {
 		if !q.Full && !a.ledger.scarce.Load() {

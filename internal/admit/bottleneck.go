@@ -69,7 +69,7 @@ func (b *BottleneckLimit) Limit() int {
 	return int(math.Ceil(b.limit))
 }
 
-// Update is told what has happened since it was last called.
+// Update takes what has happened at the node since the last call, and sets, moves or ends the limit.
 func (b *BottleneckLimit) Update(now time.Duration, s BacklogState) {
 	waiting := s.Waiting
 	if s.Afresh {
@@ -121,7 +121,7 @@ func (b *BottleneckLimit) Update(now time.Duration, s BacklogState) {
 		w.wait = b.waited.Seconds() / float64(b.departed)
 	}
 	if b.limit == 0 && now >= b.hold {
-		if !b.suspect(now, &w, waiting, more) {
+		if !b.detect(now, &w, waiting, more) {
 			return
 		}
 	} else if b.limit > 0 {
@@ -140,11 +140,12 @@ func short(rate float64) float64 {
 	return min(max(shortTimes/rate, shortLeast.Seconds()), shortMost.Seconds())
 }
 
-// suspect looks for the three signs: in two windows, and that half as many more tasks wait since, while the rate
-// of departures is the same. A window in which they waited hardly longer than before does not count, and the next is compared
-// with those before it. If more depart it begins anew with these. Where tasks overtake each other, the signs may be chance:
-// then it takes eight times as many. It reports whether the window is over.
-func (b *BottleneckLimit) suspect(now time.Duration, w *bottleneckWindow, waiting, more int) bool {
+// detect looks for the three signs in the window w, and sets the limit if the node is a bottleneck: two windows have had the signs,
+// and half as many more tasks wait since the first of them, while no more depart. A window in which tasks waited hardly longer
+// than before does not count, and the next is compared with the window before it. If more tasks depart, the streak begins anew.
+// Where tasks overtake each other, the signs may be chance: then eight times as many have to wait. It reports whether the window
+// is over, else it goes on.
+func (b *BottleneckLimit) detect(now time.Duration, w *bottleneckWindow, waiting, more int) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(b.departed, 1)))+1
 	if !grew && more > 0 && now-b.began < windowLongest {
 		return false // it may yet turn out to have grown
@@ -189,7 +190,9 @@ func (b *BottleneckLimit) raise() { b.limit, b.tried = b.limit*limitHigher+1, fa
 // room is how long tasks may wait, in seconds, where they take as long as takes if they are few.
 func (b *BottleneckLimit) room() float64 { return b.takes + min(limitRoom*b.takes, limitRoomMost) }
 
-// adjust moves the limit.
+// adjust moves a limit that is set by what the window w has found. Where tasks wait less than they may, it raises the limit; where
+// they wait more than twice as long, it lowers the limit. If fewer depart after a decrease, it undoes the decrease; if far fewer
+// depart, and no sooner, it ends the limit: the node was no bottleneck.
 func (b *BottleneckLimit) adjust(now time.Duration, w bottleneckWindow, waiting int) {
 	if w.rate == 0 {
 		return // of the tasks that came since
