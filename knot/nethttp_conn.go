@@ -257,7 +257,7 @@ func (x *Ctx) hijack() (rest []byte) {
 	return rest
 }
 
-// leave records that the request is none any more to the admission of its loop.
+// leave tells the admission of the loop of c that the request no longer counts as admitted. Any goroutine may call it.
 func (e *exchange) leave(c *conn) {
 	if e.loop == nil || engine.CurrentLoop() == e.loop {
 		c.leave()
@@ -267,8 +267,9 @@ func (e *exchange) leave(c *conn) {
 	engine.Spawn(engine.Options{Loop: e.loop, Context: context.Background()}, c.leave)
 }
 
-// stepOut is leave while the handler goes on writing, maybe on a goroutine.
-func (e *exchange) stepOut(c *conn) {
+// leaveWhileSending is leave for a handler that goes on with its response, maybe on a goroutine: it does nothing if the request has
+// ended when the loop comes to it.
+func (e *exchange) leaveWhileSending(c *conn) {
 	if e.loop == nil || engine.CurrentLoop() == e.loop {
 		c.leave()
 		return

@@ -67,7 +67,7 @@ func (e *exchange) sendFile(src io.Reader) (int64, error) {
 func (e *exchange) sendPart(p *nethttp.FilePart) (int64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x, err := e.writing()
+	x, err := e.prepareWrite()
 	if err != nil {
 		return 0, err
 	}

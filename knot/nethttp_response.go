@@ -69,7 +69,7 @@ func (e *exchange) writeHead(x *Ctx, code int) {
 func (e *exchange) Write(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x, err := e.writing()
+	x, err := e.prepareWrite()
 	switch {
 	case err != nil:
 		return 0, err
@@ -127,7 +127,7 @@ func (e *exchange) Flush() { e.FlushError() }
 func (e *exchange) FlushError() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x, err := e.writing()
+	x, err := e.prepareWrite()
 	if err != nil {
 		return err
 	}
@@ -137,8 +137,9 @@ func (e *exchange) FlushError() error {
 	return x.Flush()
 }
 
-// writing is the Ctx to write to. It needs mu.
-func (e *exchange) writing() (*Ctx, error) {
+// prepareWrite returns the Ctx that the handler writes the body to, and fixes status and header before the first write. An error
+// says why the response takes no more. It needs mu.
+func (e *exchange) prepareWrite() (*Ctx, error) {
 	switch {
 	case e.hijacked:
 		return nil, http.ErrHijacked

@@ -25,7 +25,7 @@ func (x *Ctx) nextPaced(left int64) (int64, error) {
 		if err := x.flush(); err != nil {
 			return 0, err
 		}
-		x.stepOut() // others may come in while it sleeps
+		x.leaveWhileSending() // others may come in while it sleeps
 		if err := task.Sleep(wait); err != nil {
 			return 0, x.sent(err) // the response is not complete, as after a write that has failed
 		}
@@ -33,10 +33,10 @@ func (x *Ctx) nextPaced(left int64) (int64, error) {
 	return n, nil
 }
 
-// stepOut leaves, though the response goes on.
-func (x *Ctx) stepOut() {
+// leaveWhileSending tells admission that the request no longer counts as admitted, though its response is not complete.
+func (x *Ctx) leaveWhileSending() {
 	if e := x.adapted; e != nil {
-		e.stepOut(x.c)
+		e.leaveWhileSending(x.c)
 		return
 	}
 	x.c.leave()

@@ -95,7 +95,7 @@ func retryAfter() string { return retryTimes[rand.IntN(len(retryTimes))] }
 
 var retryTimes = [...]string{"1", "2", "3", "4", "5"}
 
-// leave is for a task that was let in, and harmless otherwise.
+// leave tells admission that the request of c no longer counts as admitted. It does nothing if it does not count.
 func (c *conn) leave() {
 	if c.inside {
 		c.inside = false
