@@ -67,9 +67,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	signal.Notify(brokenPipes, syscall.SIGPIPE)
-	over, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- serve(ctx, set, args, stdout, stderr, caught, func() { close(over) }) }()
-	if err := awaitEnd(ended, over); err != nil {
+	stopped, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- serve(ctx, set, args, stdout, stderr, caught, func() { close(stopped) }) }()
+	if err := awaitEnd(ended, stopped); err != nil {
 		// The library's errors name their package, which is called as the program is.
 		fmt.Fprintln(stderr, "knot:", strings.TrimPrefix(explain(err, set), "knot: "))
 		return exitFailed
@@ -82,13 +82,13 @@ var endPatience = 5 * time.Second // for tests to change
 
 var errStuck = errors.New("what was left of the access log or the output could not be written: nobody takes it")
 
-// awaitEnd is what comes from ended. From over on it waits no longer than endPatience: a pipe that knot writes to may
-// have no reader.
-func awaitEnd(ended <-chan error, over <-chan struct{}) error {
+// awaitEnd returns the error of serve, which comes from ended. Once stopped is closed it waits no longer than endPatience: a pipe
+// that knot writes to may have no reader.
+func awaitEnd(ended <-chan error, stopped <-chan struct{}) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-over:
+	case <-stopped:
 	}
 	select {
 	case err := <-ended:
@@ -123,8 +123,9 @@ func (c *caught) release() {
 	signal.Stop(c.sink)
 }
 
-// serve serves until ctx ends, and calls over when it does not any more and only what is left is to be written.
-func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.Writer, caught *caught, over func()) (err error) {
+// serve runs the server until ctx ends and the requests under way are answered. Then it calls stopped, and writes the rest of the
+// access log and the output, which may have to wait for their readers.
+func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.Writer, caught *caught, stopped func()) (err error) {
 	errorLog := logwriter.NewLogger(stderr)
 	out := logwriter.New(stdout, "knot: the output", func() *slog.Logger { return errorLog })
 	defer out.Flush()
@@ -204,7 +205,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		return server.Run(ctx)
 	}, set.options(errorLog)...)
 	served.stopListening()
-	over()
+	stopped()
 	if err == nil && !set.quiet {
 		if context.Cause(ctx) == knot.ErrHandedOver {
 			fmt.Fprintln(out, "stopped; the new process serves on")
