@@ -52,7 +52,8 @@ type latest struct {
 	whole  *bgraph.Snapshot // the graph of a runtime at the end of the period
 }
 
-// newAgent finds the programs. Their finder must be waited for when ctx has ended.
+// newAgent opens the sources of the command line, and reads the lists of targets, whose pods it watches until ctx ends. The caller
+// then waits for the finder of the roster. So it does with an agent that comes with an error.
 func newAgent(ctx context.Context, set *settings, sur *surroundings) (*agent, error) {
 	r, err := newRoster(ctx, set, sur)
 	if err != nil {
