@@ -18,8 +18,8 @@ import (
 // graphSteps are the runtimes of the experiment, each with more to do than the one before.
 var graphSteps = []string{bareSystem, "capriccio-counted", "capriccio-sampled", "capriccio-traced"}
 
-// graphOverheadExperiment is Table 2 of the Capriccio paper: the cost of learning the blocking graph
-// costs, part by part, and what of that a web server feels.
+// graphOverheadExperiment is Table 2 of the Capriccio paper: the cost of learning the blocking graph,
+// part by part, and its effect on a web server.
 var graphOverheadExperiment = experiment{
 	name: "graph-overhead",
 	doc:  "the cost of learning the blocking graph (Table 2)",
