@@ -8,7 +8,7 @@ import (
 )
 
 // subjects are the packages of the main module that experiments measure.
-const subjects = ". aio bgraph internal/gotrace internal/graphview/draw internal/graphview/lint internal/graphview/tables internal/coro internal/engine internal/flaghelp " +
+const subjects = ". aio bgraph internal/bgraph internal/gotrace internal/graphview/draw internal/graphview/lint internal/graphview/tables internal/coro internal/engine internal/flaghelp " +
 	"internal/httpcases internal/orca internal/poller internal/recorder internal/sched internal/uring knot knot/certs knot/proxy netpoll ressched stackchunk task"
 
 // layers says what each folder may import of this module and from outside of the standard library.
