@@ -57,7 +57,7 @@ var needs = []struct{ need, tests string }{
 	{"limits on bodies by site and path", "TestBodiesBySite TestLargeUpload"},
 	{"error pages by status, for backends too", "TestErrorPagesForBackends"},
 	{"the page of an application of one page", "TestRecipes internal/site:TestFallback internal/site:TestTry"},
-	{"another server that is asked who may come", "TestWhoMayCome internal/forwardauth:TestPasses"},
+	{"access decided by another server", "TestWhoMayCome internal/forwardauth:TestPasses"},
 	{"server-side includes, templates", ""},
 	{"a configuration in several files, a log by site", "internal/config:TestInclude TestLogsOfSites"},
 }

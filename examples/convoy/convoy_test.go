@@ -26,10 +26,10 @@ func TestReadmeShowsTheProgramAndItsFinding(t *testing.T) {
 	if !strings.Contains(readme, "```go\n"+program+"```\n") {
 		t.Errorf("README.md does not show the program as it is:\n%s", program)
 	}
-	before, rest, _ := strings.Cut(readme, "Five seconds later, and exit status 1:\n\n```\n")
+	before, rest, _ := strings.Cut(readme, "After five seconds, with exit status 1:\n\n```\n")
 	shown, after, ok := strings.Cut(rest, "```\n")
 	if !ok {
-		t.Fatal("README.md has no block behind \"Five seconds later, and exit status 1:\"")
+		t.Fatal("README.md has no block behind \"After five seconds, with exit status 1:\"")
 	}
 
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ func TestReadmeShowsTheProgramAndItsFinding(t *testing.T) {
 	lint, _ := exec.Command(filepath.Join(dir, "bgdump"), "-lint", dump).Output() // it ends with 1, as there is a finding
 	_, found, _ := strings.Cut(string(lint), "\n\n")
 	if testenv.Updating() {
-		testenv.Must(t, os.WriteFile(root+"README.md", []byte(before+"Five seconds later, and exit status 1:\n\n```\n"+found+"```\n"+after), 0o644))
+		testenv.Must(t, os.WriteFile(root+"README.md", []byte(before+"After five seconds, with exit status 1:\n\n```\n"+found+"```\n"+after), 0o644))
 		testenv.Must(t, os.WriteFile(root+"docs/convoy.svg", []byte(read(t, drawn)), 0o644))
 		return
 	}
