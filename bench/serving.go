@@ -125,7 +125,7 @@ func (r *run) fetchSample(ctx context.Context, s *server, p point, d time.Durati
 
 // besideSample measures requests for the smallest file while others download a large one.
 func (r *run) besideSample(ctx context.Context, s *server, p point, d time.Duration, flags []any, asked map[int][]string) ([]sample, error) {
-	download := r.ownClient(slices.Concat([]string{"fetch"}, flagPairs(append(flags, "addr", s.addr, "pid", s.child.PID())...), asked[int(p.x)])...)
+	download := r.ownClient(slices.Concat([]string{"fetch"}, flagPairs(append(flags, "addr", s.addr, "pid", s.child.PID())...), asked[servedKB[len(servedKB)-1]])...)
 	download.Path, download.Args = "nice", append([]string{"-n", "10", download.Path}, download.Args...)
 	var large []sample
 	var failed error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -59,6 +60,8 @@ type sitesSoak struct {
 	refused             atomic.Int64
 	reloads, upgrades   int
 	overloads           []load.Tally
+	overloaded          atomic.Int64 // how many there were, with the present one
+	overloadsBefore     []int64      // those before each look
 	counts              sync.Map // case → *atomic.Int64
 	progress            io.Writer
 }
@@ -108,6 +111,7 @@ func (r *run) overloadSites(ctx context.Context, s *sitesSoak, every time.Durati
 			return nil
 		case <-tick.C:
 		}
+		s.overloaded.Add(1)
 		seen, err := r.runLoad(ctx, clientSpec{Closed: &load.ClosedConfig{
 			Target: load.Target{Addr: addr, Core: clientCore}, Clients: overloadingConns, For: every / overloadShare,
 			Mix: []load.Share{ask("app.test", "/api/x?size=3000"), ask("kept.test", "/own/1"), ask("files.test", "/style.css")},
@@ -126,6 +130,7 @@ func (r *run) overloadSites(ctx context.Context, s *sitesSoak, every time.Durati
 func (r *run) reportSites(s *sitesSoak, processes [][]map[string]float64, length time.Duration) error {
 	seen := 0
 	for i, looks := range processes {
+		first := seen
 		for _, look := range looks {
 			seen++
 			for name, value := range look {
@@ -135,7 +140,7 @@ func (r *run) reportSites(s *sitesSoak, processes [][]map[string]float64, length
 			}
 		}
 		if len(looks) >= 8 {
-			if err := flat(looks); err != nil {
+			if err := flat(betweenOverloads(looks, s.overloadsBefore[first:])); err != nil {
 				r.failed = errors.Join(r.failed, fmt.Errorf("process %d: %w", i+1, err))
 			}
 		}
@@ -158,6 +163,21 @@ func (r *run) reportSites(s *sitesSoak, processes [][]map[string]float64, length
 		r.failed = errors.Join(r.failed, fmt.Errorf("knot has logged %d errors; the first: %s", errs, faults))
 	}
 	return nil
+}
+
+// betweenOverloads returns looks in which the goroutines do not grow with an overload: a loop keeps up to 4096 goroutines of tasks that
+// have finished for the next ones. before counts the overloads before each look.
+func betweenOverloads(looks []map[string]float64, before []int64) (adjusted []map[string]float64) {
+	kept := 0.0
+	for i, look := range looks {
+		if i > 0 && before[i] != before[i-1] {
+			kept += look["goroutines"] - looks[i-1]["goroutines"]
+		}
+		look = maps.Clone(look)
+		look["goroutines"] -= kept
+		adjusted = append(adjusted, look)
+	}
+	return adjusted
 }
 
 // errors is the path of the log of knot.
@@ -262,6 +282,7 @@ func (s *sitesSoak) watchSites(ctx context.Context, length time.Duration) (proce
 				return nil, err
 			}
 			looks = append(looks, seen)
+			s.overloadsBefore = append(s.overloadsBefore, s.overloaded.Load())
 		case <-upgrade.C:
 			if err := s.upgrade(ctx); err != nil {
 				return nil, err

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
+)
+
+// Goroutines that come with an overload are no leak; those that come between two overloads are.
+func TestGoroutinesBetweenOverloads(t *testing.T) {
+	looks := func(goroutines ...float64) (all []map[string]float64) {
+		for _, n := range goroutines {
+			all = append(all, map[string]float64{"goroutines": n})
+		}
+		return all
+	}
+	overloads := []int64{0, 0, 1, 1, 1, 2, 2, 2}
+	testenv.Check(t, flat(betweenOverloads(looks(100, 110, 900, 905, 900, 1200, 1205, 1200), overloads)))
+	testenv.ErrorSays(t, flat(betweenOverloads(looks(100, 110, 900, 950, 1000, 1200, 1300, 1400), overloads)), "goroutines have grown")
+}
