@@ -13,7 +13,7 @@ const subjects = ". aio bgraph internal/bgraph internal/gotrace internal/graphvi
 
 // layers says what each folder may import of this module and from outside of the standard library.
 var layers = map[string]string{
-	".":               measured() + "internal/chores internal/load internal/models internal/people internal/proc internal/report github.com/google/pprof/profile golang.org/x/exp/trace golang.org/x/sys/unix",
+	".":               measured() + "internal/chores internal/load internal/models internal/people internal/proc internal/report github.com/google/pprof/profile github.com/quic-go/quic-go github.com/quic-go/quic-go/http3 golang.org/x/exp/trace golang.org/x/sys/unix",
 	"internal/chores": "",
 	"internal/load":   "internal/proc golang.org/x/sys/unix",
 	"internal/models": "golang.org/x/sys/unix",

@@ -62,7 +62,7 @@ type sitesSoak struct {
 	overloads           []load.Tally
 	overloaded          atomic.Int64 // how many there were, with the present one
 	overloadsBefore     []int64      // those before each look
-	counts              sync.Map // case → *atomic.Int64
+	counts              sync.Map     // case → *atomic.Int64
 	progress            io.Writer
 }
 
