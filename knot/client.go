@@ -45,7 +45,7 @@ func (x *Ctx) TrustPeers(t Trust) bool {
 // decideClient decides which address the client has. No other function does. Peers in also are trusted besides those of
 // Server.Trust.
 func (x *Ctx) decideClient(also Trust) {
-	x.client = clientaddr.Decide(x.c.remoteHost(), x.c.nc.RemoteAddr(), &x.srv.settings().trust.peers, &also.peers, &x.head, x.headBytes())
+	x.client = clientaddr.Decide(x.c.peer().addr, x.c.nc.RemoteAddr(), &x.srv.settings().trust.peers, &also.peers, &x.head, x.headBytes())
 }
 
 // countForClient has the connection of a proxy that Server.Trust names count for the client of this request, when

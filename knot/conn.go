@@ -3,6 +3,8 @@ package knot
 import (
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -85,7 +87,7 @@ type conn struct {
 	next   *conn      // guarded by srv.mu
 	prev   *conn      // guarded by srv.mu
 
-	remote *string    // client's host for the access log, made when first needed
+	remote *peerAddr  // made when first needed
 	known  *connFacts // for handlers of net/http, made when first needed
 	// since is when the connection became idle, on the server's clock: stored by the connection's
 	// task, read by makeRoom. While a response is being written it is below 0, see endStalled. atomic
@@ -377,11 +379,25 @@ func (c *conn) late(b []byte) (n int) {
 	return n
 }
 
-// remoteHost is the client's address without its port.
-func (c *conn) remoteHost() string {
-	if c.remote == nil {
-		host := clientaddr.Host(c.nc.RemoteAddr())
-		c.remote = &host
-	}
-	return *c.remote
+// A peerAddr is the address at the other end of a connection.
+type peerAddr struct {
+	host string     // without its port; clientaddr.NoHost: there is none
+	ip   string     // host without its zone; "": it is no IP address
+	addr netip.Addr // of ip
 }
+
+// peer returns the address at the other end. It is parsed once for a connection.
+func (c *conn) peer() *peerAddr {
+	if c.remote == nil {
+		p := &peerAddr{host: clientaddr.Host(c.nc.RemoteAddr())}
+		if addr, err := netip.ParseAddr(p.host); err == nil {
+			p.ip, _, _ = strings.Cut(p.host, "%")
+			p.addr = addr.WithZone("").Unmap()
+		}
+		c.remote = p
+	}
+	return c.remote
+}
+
+// remoteHost is the client's address without its port.
+func (c *conn) remoteHost() string { return c.peer().host }

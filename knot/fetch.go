@@ -39,13 +39,12 @@ var errStopped = errors.New("knot: the fetch was stopped")
 func (i *inner) Fetch(head []byte, h Handler, to ownctx.Receiver) (stop func()) {
 	x := (*Ctx)(i)
 	remote, secure := x.c.facts()
-	host := x.c.remoteHost()
 	f := &fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id, span: x.span}
 	if d := i.demand; d != nil && d.urgent { // its deadline is of its client alone
 		f.demand = &demand{urgency: d.urgency, urgent: true}
 	}
 	f.conn = fetchConn{f: f, remote: x.RemoteAddr(), local: x.LocalAddr()}
-	f.conn.c.nc, f.conn.c.srv, f.conn.c.remote = &f.conn, x.srv, &host
+	f.conn.c.nc, f.conn.c.srv, f.conn.c.remote = &f.conn, x.srv, x.c.peer()
 	f.conn.c.known = &connFacts{remote: remote, tls: secure}
 	f.conn.c.endpoint = x.c.endpoint
 	tasks.SpawnApart(f.run)

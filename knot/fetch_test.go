@@ -97,7 +97,7 @@ func TestFetch(t *testing.T) {
 		{"no request", "GET / HTTP/1.1\r\n\r\n", 0, func(x *Ctx) error { return nil }, " 0 bytes, knot: the head of a fetch: "},
 		{"where it is from", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n", 0, func(x *Ctx) error {
 			trust, _ := ParseTrust("127.0.0.1")
-			return x.SendString(200, "", fmt.Sprint((*inner)(x).RemoteHost(), x.TrustPeers(trust), x.ClientAddr(), x.TLS() == nil))
+			return x.SendString(200, "", fmt.Sprint((*inner)(x).c.remoteHost(), x.TrustPeers(trust), x.ClientAddr(), x.TLS() == nil))
 		}, `200 28 "127.0.0.1true 192.0.2.1 true" 28 bytes, <nil>`},
 	} {
 		t.Run(c.about, func(t *testing.T) {

@@ -125,10 +125,7 @@ func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 func (h *http2Conn) NewRequest() h2.Request {
 	r, c := new(http2Request), h.c
 	r.framing = stream{&r.Stream, h}
-	if c.srv.settings().log != nil {
-		c.remoteHost()
-		r.conn.remote = c.remote
-	}
+	r.conn.remote = c.peer()
 	c.facts()
 	r.conn.nc, r.conn.srv, r.conn.stream, r.conn.known, r.conn.endpoint = r, c.srv, &r.framing, c.known, c.endpoint
 	return r

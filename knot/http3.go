@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
-	"github.com/capriccio-go/capriccio/knot/internal/clientaddr"
 	"github.com/capriccio-go/capriccio/knot/internal/h3"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -45,7 +44,6 @@ type http3Request struct {
 	framing stream
 	conn    conn // of the request's task
 	known   connFacts
-	host    string
 }
 
 // ServeHTTP implements http.Handler: it answers a request by a task.
@@ -60,11 +58,10 @@ func (h *http3Server) ServeHTTP(w http.ResponseWriter, from *http.Request) {
 		w.WriteHeader(status)
 		return
 	}
-	r.host = clientaddr.Host(r.RemoteAddr())
 	r.known.remote, r.known.tls = from.RemoteAddr, from.TLS
 	r.framing.streaming = &r.Stream
 	c := &r.conn
-	c.nc, c.srv, c.endpoint, c.stream, c.known, c.remote = r, s, h.on.endpoint, &r.framing, &r.known, &r.host
+	c.nc, c.srv, c.endpoint, c.stream, c.known = r, s, h.on.endpoint, &r.framing, &r.known
 	if h.rt == nil {
 		go r.serve()
 	} else {

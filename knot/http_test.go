@@ -265,7 +265,7 @@ func TestCtxTellsTheRequest(t *testing.T) {
 			fmt.Sprint(x.Method(), x.Path(), string(x.PathBytes()), x.Query(), x.Target()):   "PUT/b c/b cd=e/a/../b%20c?d=e",
 			fmt.Sprint(x.Host(), string(x.HostBytes()), x.Header("X-ONE"), x.Header("none")): "h:1h:11",
 			fmt.Sprint(x.Proto(), " ", x.ContentLength(), x.TLS() == nil):                    "HTTP/1.1 3 true",
-			fmt.Sprint(x.RemoteAddr(), x.LocalAddr(), (*inner)(x).RemoteHost(), x.User()):    "192.0.2.1:4711 192.0.2.1:4711192.0.2.1u",
+			fmt.Sprint(x.RemoteAddr(), x.LocalAddr(), (*inner)(x).c.remoteHost(), x.User()):  "192.0.2.1:4711 192.0.2.1:4711192.0.2.1u",
 			strings.Join(lines, " "): "Host=h:1 X-One=1 x-one=2",
 		} {
 			testenv.Equal(t, got, want)

@@ -73,8 +73,8 @@ func (i *inner) CopyHeader(name, value []byte) {
 	x.resp.fields = h1.AppendField(x.resp.fields, h1.Text(name), h1.Text(value))
 }
 
-// RemoteHost is RemoteAddr without its port, "-" if it has none.
-func (i *inner) RemoteHost() string { return i.c.remoteHost() }
+// RemoteIP is the IP address of RemoteAddr, without port and zone; "" if it has none.
+func (i *inner) RemoteIP() string { return i.c.peer().ip }
 
 // KeepHeader is AddHeader for a line that is on the response whatever becomes of that: on the page of an error that takes
 // its place too, and in place of lines of that name that CopyHeader passes on.

@@ -35,7 +35,7 @@ func serveProxied(t *testing.T, trust string, s *Server) *proxiedServer {
 	p := &proxiedServer{server: s, hello: make(chan string, 10), unix: filepath.Join(t.TempDir(), "s")}
 	s.ErrorLog, s.AccessLog = textLog(&p.log), NewAccessLog(&p.accesses, LogCommon)
 	s.Handler = func(x *Ctx) error {
-		return x.SendString(200, "text/plain", fmt.Sprint(x.RemoteAddr(), " ", x.LocalAddr(), " ", x.ClientAddr(), " ", (*inner)(x).RemoteHost()))
+		return x.SendString(200, "text/plain", fmt.Sprint(x.RemoteAddr(), " ", x.LocalAddr(), " ", x.ClientAddr(), " ", (*inner)(x).c.remoteHost()))
 	}
 	config := testenv.NewCA(t).Server(t)
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

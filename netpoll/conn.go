@@ -30,7 +30,8 @@ type Conn struct {
 // connAddrs holds the addresses as package net spells them.
 type connAddrs struct {
 	local, remote net.Addr
-	bound         *sockaddr.Addr // of a listener, which has no others: all its connections share this
+	lender        atomic.Pointer[Pool] // the pool that has given the connection out; nil: none
+	bound         *sockaddr.Addr       // of a listener, which has no others: all its connections share this
 }
 
 // newConn makes a Conn of fd on loop l. remote may be set later. A shared socket may be held by others too. If it fails, fd

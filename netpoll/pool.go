@@ -41,7 +41,7 @@ type Pool struct {
 	lack   int                   // guarded by mu: Gets that found no connection, and all Gets after them
 	told   int                   // guarded by mu: of these, the ones that are to look again
 	idle   []*restingConns       // guarded by mu: of each loop that has had some
-	out    map[net.Conn]struct{} // guarded by mu: in use
+	out    map[net.Conn]struct{} // guarded by mu: in use, without those of this package, see connAddrs.lender
 	open   int                   // guarded by mu: at rest, in use, and being dialled
 	closed bool                  // guarded by mu
 	look   *time.Timer           // calls sweep; guarded by mu
@@ -119,10 +119,24 @@ func (p *Pool) of(l *engine.Loop) *restingConns {
 
 // lend notes that c is in use. Caller holds mu.
 func (p *Pool) lend(c net.Conn) {
+	if own := lentConn(c); own != nil {
+		own.addresses().lender.Store(p)
+		return
+	}
 	if p.out == nil {
 		p.out = make(map[net.Conn]struct{})
 	}
 	p.out[c] = struct{}{}
+}
+
+// takeBack ends what lend has begun, and reports whether c was in use. own is lentConn(c). Caller holds mu.
+func (p *Pool) takeBack(c net.Conn, own *Conn) bool {
+	if own != nil {
+		return own.addresses().lender.CompareAndSwap(p, nil)
+	}
+	_, out := p.out[c]
+	delete(p.out, c)
+	return out
 }
 
 // lentConn is the Conn of this package below c; nil if there is none.
@@ -370,11 +384,10 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 		maxIdle = defaultMaxIdle
 	}
 	p.mu.Lock()
-	if _, out := p.out[c]; !out {
+	if !p.takeBack(c, own) {
 		p.mu.Unlock()
 		panic("netpoll: Pool.Put of a connection that is not out: it was put back before, or comes from elsewhere")
 	}
-	delete(p.out, c)
 	rest := p.of(at)
 	drop := broken || p.closed || len(rest.conns) >= maxIdle
 	if drop {

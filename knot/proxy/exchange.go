@@ -61,7 +61,7 @@ type innerCtx interface {
 	WriteRoom() int
 	Passed() []knot.Header
 	Span() ownctx.Span
-	RemoteHost() string
+	RemoteIP() string
 	Demand() (told ownctx.Demand, read bool)
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -163,15 +162,6 @@ func (p *Proxy) rewritten(name []byte) bool {
 	return p.Forwarded != ForwardedNone && (h1.TextIs(name, "x-forwarded-for") || h1.TextIs(name, "x-forwarded-proto") || h1.TextIs(name, "x-forwarded-host") || h1.TextIs(name, "forwarded"))
 }
 
-// peer is the address at the other end of the client's connection; "" if it has none.
-func (e *exchange) peer() string {
-	host, _, _ := strings.Cut(e.inner.RemoteHost(), "%") // the zone means nothing elsewhere
-	if _, err := netip.ParseAddr(host); err != nil {
-		return ""
-	}
-	return host
-}
-
 // scheme is the one by which the client has asked: that of the connection, or what X-Forwarded-Proto of a trusted proxy
 // says if it is one of the two.
 func (e *exchange) scheme() string {
@@ -196,7 +186,7 @@ func (e *exchange) appendForwarded(out []byte) []byte {
 	if x.TLS() != nil {
 		proto = "https"
 	}
-	client := e.peer()
+	client := e.inner.RemoteIP()         // without the zone, which means nothing elsewhere
 	before := func(name string) []byte { // what a proxy has said
 		if !e.trusted {
 			return nil

@@ -84,14 +84,11 @@ func Host(remote net.Addr) string {
 	return text
 }
 
-// Decide returns the client of a request with this head, in text, that has come from the peer with this Host. all and also are
-// trusted.
-func Decide(host string, remote net.Addr, all, also *Peers, head *h1.Head, text []byte) Client {
+// Decide returns the client of a request with this head, in text, that has come from the peer with this IP address, not valid if it
+// has none. all and also are trusted.
+func Decide(peer netip.Addr, remote net.Addr, all, also *Peers, head *h1.Head, text []byte) Client {
 	trusted := func(addr netip.Addr) bool { return all.HasAddr(addr) || also.HasAddr(addr) }
-	c := Client{Decided: true}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		c.Addr = addr.WithZone("").Unmap()
-	}
+	c := Client{Addr: peer, Decided: true}
 	onUnix := !c.Addr.IsValid() && remote != nil && remote.Network() == "unix"
 	c.Trusted = (c.Addr.IsValid() || onUnix) && trusted(c.Addr)
 	if !c.Trusted {

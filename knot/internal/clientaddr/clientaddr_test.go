@@ -2,6 +2,7 @@ package clientaddr
 
 import (
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -48,8 +49,9 @@ func TestDecide(t *testing.T) {
 	} {
 		all, also := testenv.Need(ParsePeers(strings.Fields(test.trust)...))(t), testenv.Need(ParsePeers(strings.Fields(test.also)...))(t)
 		var peer net.Addr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}
+		ip := netip.AddrFrom4([4]byte{192, 0, 2, 1})
 		if test.unix {
-			peer = &net.UnixAddr{Net: "unix"}
+			peer, ip = &net.UnixAddr{Net: "unix"}, netip.Addr{}
 		}
 		head, text := new(h1.Head), []byte("GET / HTTP/1.1\r\nHost: h\r\n"+test.lines+"\r\n\r\n")
 		if test.lines == "" {
@@ -58,7 +60,7 @@ func TestDecide(t *testing.T) {
 		if f := head.Parse(text, &h1.HeadLimits{Line: 1000, Size: 1000, Fields: 100}); f != nil {
 			t.Fatal(f)
 		}
-		got := Decide(Host(peer), peer, &all, &also, head, text)
+		got := Decide(ip, peer, &all, &also, head, text)
 		addr := ""
 		if got.Addr.IsValid() {
 			addr = got.Addr.String()
