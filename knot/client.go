@@ -56,7 +56,7 @@ func (x *Ctx) countForClient() {
 	}
 }
 
-// clientText is ClientAddr for logs; without an address it is the text of RemoteHost.
+// clientText is ClientAddr for logs; without an address it is the host of the peer.
 func (x *Ctx) clientText() string {
 	if addr := x.ClientAddr(); x.client.Trusted && addr.IsValid() {
 		return addr.String()
