@@ -32,7 +32,7 @@ const (
 	soakReload = time.Second
 	// In an hour there is an overload every five minutes, for 20 s.
 	soakOverloads    = 12
-	overloadShare    = 15 // the part of the time between two overloads that one lasts is 1 in so many
+	overloadShare    = 15 // an overload lasts a fifteenth of the time from one to the next
 	overloadingConns = 2000
 )
 

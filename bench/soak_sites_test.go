@@ -6,7 +6,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// Goroutines that come with an overload are no leak; those that come between two overloads are.
+// A rise of the goroutines at an overload is no leak; a rise between two overloads is one.
 func TestGoroutinesBetweenOverloads(t *testing.T) {
 	looks := func(goroutines ...float64) (all []map[string]float64) {
 		for _, n := range goroutines {

@@ -23,7 +23,7 @@ type Graph struct {
 	Nodes   []Node        // by Key, ascending
 	Steps   []Step        // by From, then To, ascending
 
-	// Admitted is the number of tasks that admission control let in, Deferred the number of those that waited for it first,
+	// Admitted is the number of tasks that admission control let in, Deferred the number of tasks that waited for it first,
 	// and Refused the number of tasks that it refused. All are 0 with a scheduler that admits every task.
 	Admitted, Deferred, Refused uint64
 

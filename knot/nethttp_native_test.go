@@ -22,7 +22,9 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
+	"github.com/capriccio-go/capriccio/knot/compress"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
+	"github.com/capriccio-go/capriccio/knot/upstream"
 	"github.com/capriccio-go/capriccio/task"
 )
 
@@ -85,6 +87,46 @@ func TestRoutesThatWaitNatively(t *testing.T) {
 func awaitDetached(t *testing.T, rt *engine.Runtime, n uint64) {
 	t.Helper()
 	testenv.Until(t, "the loop is taken from a task that waits natively", func() bool { return rt.Detached() >= n })
+}
+
+// Handlers and clients that packages of this module wrap hold no loop while they wait natively.
+func TestWrappersHoldNoLoop(t *testing.T) {
+	begun, release := make(chan *engine.Runtime, 1), make(chan bool)
+	wait := func() {
+		begun <- engine.CurrentLoop().Runtime()
+		<-release
+	}
+	backend := testenv.Listen(t)
+	go http.Serve(backend, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	client := &http.Client{Transport: &upstream.Transport{}}
+	for name, h := range map[string]knot.Handler{
+		"compress.HTTP":    knot.AdaptHTTP(compress.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { wait() }), compress.Options{})),
+		"compress.Handler": compress.Handler(func(*knot.Ctx) error { wait(); return nil }, compress.Options{}),
+		"upstream.Transport": knot.AdaptHTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			begun <- engine.CurrentLoop().Runtime()
+			resp, err := client.Get("http://" + backend.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := onOneLoop(t, &knot.Server{Handler: func(x *knot.Ctx) error {
+				if x.Path() == "/other" {
+					return x.SendString(200, "text/plain", "other")
+				}
+				return h(x)
+			}})
+			ended := make(chan string)
+			go func() { ended <- textOf(t, http.DefaultClient, "http://"+addr+"/wait") }()
+			awaitDetached(t, <-begun, 1)
+			testenv.Equal(t, textOf(t, http.DefaultClient, "http://"+addr+"/other"), "other", "meanwhile")
+			release <- true
+			<-ended
+		})
+	}
 }
 
 // What copies to a response or to a connection from something that waits natively holds no loop, as the

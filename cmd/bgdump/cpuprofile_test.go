@@ -129,7 +129,7 @@ func TestCPUOfAProcess(t *testing.T) {
 				t.Errorf("%s: %s are %.2f of %.0f samples, and %.2f of the CPU time; %+v", source, share.of, share.got, all, share.want, c)
 			}
 		}
-		// The collector takes a small share, of which a few samples may have none.
+		// The collector's share is small: a hundred samples may have none of it.
 		if c.Collector == 0 && all > 300 || float64(c.Steps+c.Calls+c.Collector) < all/2 {
 			t.Errorf("%s: too little is explained: %+v", source, c)
 		}

@@ -29,7 +29,7 @@ func groups(c *config.Proxy) (to, canary, mirror []string) {
 	return c.To, canary, mirror
 }
 
-// room is how many backends a group may have beside another one, of which at most found are found.
+// room is how many backends a group may have beside another group, of whose backends discovery may give found at most.
 func room(other []string, found int) int {
 	if slices.ContainsFunc(other, discovery.IsSource) {
 		return proxy.MaxBackends - found

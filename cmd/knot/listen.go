@@ -186,7 +186,7 @@ func (set *settings) systemdSockets() string {
 	return "; systemd has to pass sockets named " + strings.Join(names, ", ")
 }
 
-// assign gives inherited sockets to the addresses that knot listens on, and closes those that no address wants. Files of Unix
+// assign gives inherited sockets to the addresses that knot listens on, and closes the sockets that no address wants. Files of Unix
 // sockets that a process has left behind are removed.
 func (set *settings) assign(sockets []addresses.Socket, log *slog.Logger) error {
 	unused, err := addresses.Assign(set.points, sockets)

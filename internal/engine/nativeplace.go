@@ -83,8 +83,9 @@ func (p *nativePlaces) look(g uintptr) *nativePlace {
 
 const module = "github.com/capriccio-go/capriccio/"
 
-// ours are the packages of the runtime, whose frames must not be left in the middle.
-var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "bgraph", "ressched", "knot", "internal/"}
+// ours are the packages of the runtime and of the server, whose frames must not be left in the middle. Packages of this module that
+// are not here wrap handlers and clients, and need no loop: knot/compress, knot/upstream and others.
+var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "ressched.", "knot.", "knot/proxy.", "knot/internal/", "internal/"}
 
 // judge reports whether a stack, innermost frame first, is that of a native wait outside of the
 // runtime.

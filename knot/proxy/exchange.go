@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -181,60 +180,6 @@ func (e *exchange) end() {
 	e.out, e.rec, e.lines = out, records{}, nil
 }
 
-// An interrupter ends the waits of a request for its backend when the client has gone, the body of the request can't be read, a
-// hedge has answered, or the response is complete.
-type interrupter struct {
-	watch peerwatch.Watch // calls fn
-	fn    func()          // clientGone
-
-	mu     sync.Mutex
-	u      interruptible // guarded by mu: the wait to end; nil: none
-	why    error         // guarded by mu: the first cause that interrupt was called with
-	beaten bool          // a hedge has answered sooner than u; guarded by mu
-}
-
-// An interruptible is a wait for a backend: on a connection, of a request of HTTP/2, or for room at the backend.
-type interruptible interface{ SetDeadline(time.Time) error }
-
-func newInterrupter() *interrupter {
-	i := &interrupter{}
-	i.fn = i.clientGone
-	return i
-}
-
-// past is a deadline that has passed for certain.
-var past = time.Unix(1, 0)
-
-// clientGone interrupts the request of a client that has gone. It may be called from any goroutine.
-func (i *interrupter) clientGone() { i.interrupt(errGone) }
-
-// interrupt ends the attached wait, and has attach refuse later ones with the first cause.
-func (i *interrupter) interrupt(why error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.why = cmp.Or(i.why, why)
-	if i.u != nil {
-		i.u.SetDeadline(past)
-	}
-}
-
-// attach makes u the wait that interrupt ends; nil: none. It returns the cause if interrupt has been called already.
-func (i *interrupter) attach(u interruptible) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.u, i.beaten = u, false
-	return i.why
-}
-
-// beat ends the wait for u, as a hedge has answered.
-func (i *interrupter) beat() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.beaten = true; i.u != nil {
-		i.u.SetDeadline(past)
-	}
-}
-
 // sooner is until, or limit after since (see elapsed) if that comes first. Of either zero is none.
 func sooner(until time.Time, since int64, limit time.Duration) time.Time {
 	if limit > 0 {
@@ -264,8 +209,8 @@ func (e *exchange) arm(set func(time.Time) error, since int64, limit time.Durati
 	switch {
 	case e.waits.why != nil:
 		return e.waits.why
-	case e.waits.beaten:
-		return errBeaten
+	case e.waits.answered:
+		return errHedgeAnswered
 	}
 	return set(by)
 }

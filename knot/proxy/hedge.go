@@ -14,7 +14,7 @@ import (
 // own; the exchange whose request it is takes its connection, or cancels it.
 //
 //	first:  sent ─▶ no answer for long ─▶ waits for either ─▶ it answers: cancel
-//	                     │                     ▲      ╰─────▶ it was beaten, or has failed: adopt
+//	                     │                     ▲      ╰─────▶ the hedge answers sooner, or it fails: adopt
 //	                     ▼                     │
 //	hedge:             run ─▶ sent ─▶ a good answer
 type hedge struct {
@@ -31,7 +31,7 @@ type hedge struct {
 	asked    int64  // when the request was sent, see elapsed
 }
 
-var errBeaten = errors.New("another backend has answered sooner")
+var errHedgeAnswered = errors.New("another backend has answered sooner")
 
 // mayHedge reports whether the request may be sent to two backends at a time.
 func (e *exchange) mayHedge() bool {
@@ -43,7 +43,7 @@ func (e *exchange) mayHedge() bool {
 func (e *exchange) awaitEither() (err error) {
 	began, limit := e.asked, e.p.ResponseTimeout
 	defer func() {
-		if err == nil { // the time of the first, also if it was beaten: without these ever more would be hedged
+		if err == nil { // the time of the first backend, also if the hedge was sooner: without these times ever more requests would be hedged
 			e.p.took.Add(time.Duration(elapsed() - began))
 		}
 	}()
@@ -97,7 +97,7 @@ func (e *exchange) startHedge() *hedge {
 // race waits for the first answer, that of e.u or of h.
 func (e *exchange) race(h *hedge) error {
 	err := e.fill(e.asked, e.p.ResponseTimeout)
-	if err != nil && err != errBeaten && !e.late() {
+	if err != nil && err != errHedgeAnswered && !e.late() {
 		h.waits.mu.Lock()
 		h.first = nil
 		h.waits.mu.Unlock()
@@ -151,7 +151,7 @@ func (h *hedge) run() {
 	if h.waits.why == nil && good {
 		h.answered, h.u = true, u
 		if h.first != nil {
-			h.first.beat()
+			h.first.hedgeAnswered()
 		}
 		return
 	}

@@ -36,7 +36,7 @@ const maxWatched = 1000
 //	PREFIX/values/KEY   the value
 //	PREFIX/locks/NAME   token of the holder, new line, a text that each renewal changes. Without a token the lock is free.
 //
-// S3 ends no lock by itself, and its clock is not ours. A lock belongs to nobody any more when its ETag has stayed the same for a lease.
+// S3 ends no lock by itself, and its clock is not ours. A lock has ended when its ETag has stayed the same for a lease.
 type s3Store struct {
 	client *s3.Client
 	http   *http.Client
@@ -55,7 +55,7 @@ type watched struct {
 	since time.Time
 }
 
-// openS3 takes s3://BUCKET/PREFIX?region=REGION&endpoint=URL. Credentials are those that the AWS SDK finds: in the environment,
+// openS3 takes s3://BUCKET/PREFIX?region=REGION&endpoint=URL. The AWS SDK looks for credentials in the environment,
 // the files of the user, or the role of the pod or the machine.
 func openS3(u *url.URL) (backend, error) {
 	query := u.Query()

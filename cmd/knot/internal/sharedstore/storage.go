@@ -50,7 +50,7 @@ type values interface {
 	list(ctx context.Context, folder string, most int) (keys []string, err error) // -1: all of the folder
 }
 
-// leases are locks that end by themselves if nobody renews them. A token is that of a holder; "": another server has the lock.
+// leases are locks that end unless their holders renew them. A token stands for a holder; "": another server has the lock.
 type leases interface {
 	acquire(ctx context.Context, name string, lease time.Duration) (token string, err error)
 	renew(ctx context.Context, name, token string, lease time.Duration) (next string, err error) // takes a lock again that is lost, if it is free

@@ -16,7 +16,7 @@ type rig struct {
 	prepare    func(n *node)                              // nil: nothing
 	isHeld     func(t *testing.T, n *node, l string) bool // looks into the store
 	lose       func(t *testing.T, n *node, l string)      // the store loses a lock
-	expire     func(t *testing.T, n *node, l string)      // a lease goes by for n, in which nobody renews a lock
+	expire     func(t *testing.T, n *node, l string)      // lets a lease of n end without a renewal
 	refuses    func(t *testing.T, n *node) string         // makes a URL with which the store refuses calls, and returns that
 	refusal    string                                     // what it says then
 }

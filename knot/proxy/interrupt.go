@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"github.com/capriccio-go/capriccio/internal/peerwatch"
+)
+
+// An interrupter ends the waits of a request for its backend when the client has gone, the body of the request can't be read, a
+// hedge has answered, or the response is complete.
+type interrupter struct {
+	watch peerwatch.Watch // calls fn
+	fn    func()          // clientGone
+
+	mu       sync.Mutex
+	u        interruptible // guarded by mu: the wait to end; nil: none
+	why      error         // guarded by mu: the first cause that interrupt was called with
+	answered bool          // a hedge has answered sooner than u; guarded by mu
+}
+
+// An interruptible is a wait for a backend: on a connection, of a request of HTTP/2, or for room at the backend.
+type interruptible interface{ SetDeadline(time.Time) error }
+
+func newInterrupter() *interrupter {
+	i := &interrupter{}
+	i.fn = i.clientGone
+	return i
+}
+
+// past is a deadline that has passed for certain.
+var past = time.Unix(1, 0)
+
+// clientGone interrupts the request of a client that has gone. It may be called from any goroutine.
+func (i *interrupter) clientGone() { i.interrupt(errGone) }
+
+// interrupt ends the attached wait, and has attach refuse later ones with the first cause.
+func (i *interrupter) interrupt(why error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.why = cmp.Or(i.why, why)
+	if i.u != nil {
+		i.u.SetDeadline(past)
+	}
+}
+
+// attach makes u the wait that interrupt ends; nil: none. It returns the cause if interrupt has been called already.
+func (i *interrupter) attach(u interruptible) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.u, i.answered = u, false
+	return i.why
+}
+
+// hedgeAnswered ends the wait for u, as a hedge has answered.
+func (i *interrupter) hedgeAnswered() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.answered = true; i.u != nil {
+		i.u.SetDeadline(past)
+	}
+}
