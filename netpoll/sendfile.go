@@ -19,10 +19,10 @@ const (
 	sendfileMax = 1 << 20
 	// fetchMax is how much is waited for before sending begins or goes on, in bytes.
 	fetchMax = 64 << 10
-	// sendfileRaw is how much of what is in memory one sendfile(2) is given, in bytes: some 50 µs
-	// in which the Go scheduler does not know that the loop is in the kernel. Then other tasks of the
-	// loop get a turn: it is their connections that a long turn keeps waiting, and what the kernel may
-	// not send yet, by congestion control that paces, costs it a timer for each packet (ADR 0018).
+	// sendfileRaw is how much of what is in memory one sendfile(2) is given, in bytes, less what makes it
+	// whole segments (fileSend.piece): some 50 µs in which the Go scheduler does not know that the loop is in the
+	// kernel. Then other tasks of the loop get a turn: it is their connections that a long turn keeps waiting, and
+	// what the kernel may not send yet, by congestion control that paces, costs it a timer for each packet (ADR 0018).
 	sendfileRaw = 256 << 10
 	// readAhead is how far reading may be ahead of sending, in bytes, at most. It starts
 	// with firstAhead and doubles: most files are short, and memory may be too.
@@ -35,7 +35,7 @@ type eagerPages interface {
 	Ahead(off, n int64)
 }
 
-// movingPages besides hear of what goes on: each time that another sendfileRaw bytes have been sent. It never parks.
+// movingPages besides hear of what goes on: each time that another piece has been sent. It never parks.
 type movingPages interface {
 	Moved()
 }
@@ -51,7 +51,7 @@ type movingPages interface {
 // connection meanwhile. It parks.
 func (i *inner) SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages) (int64, error) {
 	c := (*Conn)(i)
-	s := fileSend{c: c, pages: pages, fd: fd, off: off, left: max(n, 0), ahead: firstAhead}
+	s := fileSend{c: c, pages: pages, fd: fd, off: off, left: max(n, 0), ahead: firstAhead, piece: sendfileRaw}
 	s.eager, _ = pages.(eagerPages)
 	s.moving, _ = pages.(movingPages)
 	if len(head) > 0 {
@@ -64,6 +64,9 @@ func (i *inner) SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages)
 		}
 	}
 	c.d.spare(s.left)
+	if s.left > s.piece {
+		s.piece = wholeSegments(c.d.segment())
+	}
 	err := s.run()
 	if err != nil && err != io.ErrUnexpectedEOF {
 		err = c.opError("sendfile", "sendfile", err)
@@ -78,6 +81,7 @@ type fileSend struct {
 	eager  eagerPages  // pages, if they can
 	moving movingPages // the same
 	fd     int
+	piece  int64 // sent between two turns of others, in bytes
 	off    int64 // next byte to send
 	left   int64
 	sent   int64
@@ -90,7 +94,7 @@ type fileSend struct {
 
 func (s *fileSend) run() error {
 	for s.left > 0 {
-		n := min(s.left, sendfileMax)
+		n := min(s.left, s.most())
 		if s.pages != nil {
 			there, err := s.there(n)
 			if err != nil {
@@ -112,12 +116,15 @@ func (s *fileSend) run() error {
 	return nil
 }
 
+// most returns how many bytes one call is given at most: as many pieces as sendfileMax has.
+func (s *fileSend) most() int64 { return sendfileMax / s.piece * s.piece }
+
 // send sends n bytes, or less if what is known of them may not be true any more.
 func (s *fileSend) send(n int64) error {
 	// Pages that had to be read a moment ago may still be being read in places.
-	hot, most := s.pages != nil && s.asked == 0, int64(sendfileMax) // most: between two turns of others; a call may send less than asked for
+	hot, most := s.pages != nil && s.asked == 0, s.most() // most: between two turns of others; a call may send less than asked for
 	if hot {
-		most = sendfileRaw
+		most = s.piece
 	}
 	for n > 0 {
 		k, err := s.c.d.sendfilePart(s.fd, s.off, min(n, most-s.burst), hot)
@@ -135,19 +142,19 @@ func (s *fileSend) send(n int64) error {
 	return nil
 }
 
-// took counts k bytes as sent, and gives others a turn after sendfileRaw of them without a wait; 0 is a socket
+// took counts k bytes as sent, and gives others a turn after a piece of them without a wait; 0 is a socket
 // that had no room and has some again.
 func (s *fileSend) took(k int64) {
 	s.off += k
 	s.sent += k
 	s.left -= k
-	if s.moving != nil && s.sent-s.told >= sendfileRaw {
+	if s.moving != nil && s.sent-s.told >= s.piece {
 		s.told = s.sent
 		s.moving.Moved()
 	}
 	if s.burst += k; k == 0 {
 		s.burst = 0
-	} else if s.burst >= sendfileRaw && s.left > 0 {
+	} else if s.burst >= s.piece && s.left > 0 {
 		s.burst = 0
 		engine.Yield()
 	}
@@ -252,6 +259,28 @@ func (d *desc) spare(n int64) {
 	if size, err := sys.Option(int(d.fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err == nil && 0 < size && size < tinySegment {
 		sys.SetOption(int(d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, spareUnsent) // without it all still works
 	}
+}
+
+// wholeSegments returns how many bytes are sent at a time, of segments of size bytes: the rest of one that a piece
+// ends with is a packet of its own, which costs the kernel as much as a whole one.
+func wholeSegments(size int64) int64 {
+	if size <= 0 || size > sendfileRaw {
+		return sendfileRaw
+	}
+	return sendfileRaw / size * size
+}
+
+// segment returns how many bytes a segment of the connection holds at most, 0 if that can't be told.
+func (d *desc) segment() int64 {
+	if d.kind != kindTCP || d.use() != nil {
+		return 0
+	}
+	defer d.unuse()
+	size, err := sys.Option(int(d.fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	if err != nil {
+		return 0
+	}
+	return int64(size)
 }
 
 // part calls try once if there is room, and otherwise waits until there is. It returns

@@ -132,6 +132,26 @@ func TestSendFileOfPages(t *testing.T) {
 	})
 }
 
+// What is sent at a time of a long file is whole segments of its connection, whose size the kernel tells.
+func TestSendFileInWholeSegments(t *testing.T) {
+	const size = 2<<20 + 99
+	both(t, func(t *testing.T) {
+		f, want := patternFile(t, size)
+		var most int64
+		var segment int
+		p := &scriptedPages{File: f, resident: func(_, n int64) int64 { most = max(most, n); return n }}
+		got, _, err := sendAndRead(t, "tcp", func(c *Conn) (n int64, err error) {
+			if segment, err = sys.Option(int(c.d.fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err != nil {
+				return 0, err
+			}
+			return (*inner)(c).SendFile(nil, int(f.Fd()), 0, size, p)
+		})
+		must(t, err)
+		testenv.True(t, bytes.Equal(got, want), "%d bytes arrived", len(got))
+		testenv.True(t, most > sendfileMax/2 && most%int64(segment) == 0, "%d bytes at a time, of segments of %d", most, segment)
+	})
+}
+
 // TestSendFileThatEnds: the file is shorter than it was.
 func TestSendFileThatEnds(t *testing.T) {
 	both(t, func(t *testing.T) {
