@@ -171,7 +171,7 @@ func (b *backend) probeOn(ctx context.Context) {
 	}
 }
 
-// probe asks once, and reports whether the backend answers such requests: OPTIONS *, which is about no resource (RFC 9110, 9.3.7).
+// probe asks once, and reports whether another probe is worthwhile soon: OPTIONS *, which is about no resource (RFC 9110, 9.3.7).
 func (b *backend) probe(ctx context.Context, by http.RoundTripper, host string) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -192,7 +192,7 @@ func (b *backend) probe(ctx context.Context, by http.RoundTripper, host string) 
 		b.useReport(value, false)
 		return true
 	}
-	return false
+	return resp.StatusCode == http.StatusServiceUnavailable // it refuses all, and may report when it has room
 }
 
 // zoneFaults are what is wrong with the fields about zones and the panic threshold.

@@ -16,6 +16,7 @@ import (
 type reporter struct {
 	says   atomic.Pointer[string]
 	full   atomic.Bool  // requests are refused, without a report
+	shut   atomic.Bool  // probes too
 	asked  atomic.Int64 // requests
 	probed chan string  // the Host of each probe
 }
@@ -25,7 +26,12 @@ func newReporter(t *testing.T, says string) (*reporter, string) {
 	r.says.Store(&says)
 	return r, behind(t, func(w http.ResponseWriter, req *http.Request) {
 		testenv.Equal(t, req.Header.Get(orca.FormatHeader) != "", true, "asked for a report")
-		if r.full.Load() && req.Method != "OPTIONS" {
+		switch probe := req.Method == "OPTIONS"; {
+		case probe && r.shut.Load():
+			r.probed <- ""
+			w.WriteHeader(503)
+			return
+		case !probe && r.full.Load():
 			r.asked.Add(1)
 			w.WriteHeader(503)
 			return
@@ -128,6 +134,24 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	t.Error("no probe has come")
+}
+
+// TestRefusedProbes: a backend that has no room for a probe is probed again soon, unlike one that does not report.
+func TestRefusedProbes(t *testing.T) {
+	_, a := newReporter(t, load(1, 0.1))
+	other, b := newReporter(t, load(500, 0.1))
+	other.shut.Store(true)
+	config := to(a, b)
+	config.Balance = "prequal"
+	f := serve(t, config, 1)
+	f.p.Start()
+	for range 10_000 {
+		f.asks("/")
+		if len(other.probed) > 2 {
+			return
+		}
+	}
+	t.Errorf("%d probes have come", len(other.probed))
 }
 
 // TestPanicThreshold: when fewer backends are well than it says, all get requests.
