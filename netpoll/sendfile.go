@@ -23,7 +23,7 @@ const (
 	// whole segments (fileSend.piece): some 50 µs in which the Go scheduler does not know that the loop is in the
 	// kernel. Then other tasks of the loop get a turn: it is their connections that a long turn keeps waiting, and
 	// what the kernel may not send yet, by congestion control that paces, costs it a timer for each packet (ADR 0018).
-	sendfileRaw = 256 << 10
+	sendfileRaw = 512 << 10
 	// readAhead is how far reading may be ahead of sending, in bytes, at most. It starts
 	// with firstAhead and doubles: most files are short, and memory may be too.
 	readAhead  = 2 << 20
