@@ -178,6 +178,7 @@ build_and_vet() {
 	go vet $ALL # copylocks is one of its checks
 	go vet -tags knot_dns_cloudflare,knot_dns_rfc2136 ./cmd/knot/internal/acme
 	go vet -tags "$STORAGES" ./cmd/knot/internal/sharedstore
+	go vet -tags giouring ./internal/uring ./aio ./netpoll
 	go test -vet=off -tags "$STORAGES" ./cmd/knot/internal/sharedstore
 	go test -tags otlp -run TestOTLP ./cmd/bgdump ./cmd/knot
 }
@@ -267,7 +268,7 @@ test_browser() {
 
 # The ring and what polls with it, on the package whose names the ring has. It links
 # only with that flag.
-test_giouring() { tests -tags=giouring -ldflags=-checklinkname=0 ./internal/uring ./netpoll; }
+test_giouring() { tests -tags=giouring -ldflags=-checklinkname=0 ./internal/uring ./aio ./netpoll; }
 
 # Packages that lean on how the Go runtime and its compiler work.
 export CORE="./internal/engine ./internal/coro ./internal/fromc ./internal/chunk ./stackchunk"

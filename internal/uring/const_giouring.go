@@ -13,6 +13,7 @@ const (
 	SetupSubmitAll   = giouring.SetupSubmitAll
 	SetupCoopTaskrun = giouring.SetupCoopTaskrun
 	SetupTaskrunFlag = giouring.SetupTaskrunFlag
+	OpNop            = giouring.OpNop
 	OpReadv          = giouring.OpReadv
 	OpFsync          = giouring.OpFsync
 	OpPollAdd        = giouring.OpPollAdd
