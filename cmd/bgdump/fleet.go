@@ -136,7 +136,7 @@ func announce(sur *surroundings, all []*member) {
 		}
 	}
 	if urls > 0 {
-		sur.say("asking %s, at most %d at a time; to take an execution trace costs a program 1 to 15 %% of its throughput meanwhile", plural(urls, "program"), atOnce)
+		sur.say("asking %s, at most %d at a time; to take an execution trace costs a program 1 to 17 %% of its throughput meanwhile", plural(urls, "program"), atOnce)
 	}
 }
 

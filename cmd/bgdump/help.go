@@ -26,7 +26,7 @@ A SOURCE is one of these:
 
   http://localhost:6060    any Go program that serves net/http/pprof there: an
                            execution trace of 5 seconds is taken (-seconds says
-                           how long), which costs it 1 to 15 % of its throughput
+                           how long), which costs it 1 to 17 % of its throughput
                            (/run/app.sock, if it listens at a Unix socket)
   trace.out                an execution trace: of go test -trace, runtime/trace
                            or a flight recorder

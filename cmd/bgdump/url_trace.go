@@ -28,7 +28,7 @@ func (u *urlSource) trace(ctx context.Context, profiles *url.URL) (*bgraph.Snaps
 			return nil, err
 		}
 		u.traces = true
-		fmt.Fprintf(u.stderr, "bgdump: taking an execution trace of %s for %s s; meanwhile that costs it 1 to 15 %% of its throughput, and more if it does little but pass values over channels\n",
+		fmt.Fprintf(u.stderr, "bgdump: taking an execution trace of %s for %s s; meanwhile that costs it 1 to 17 %% of its throughput, and more if it does little but pass values over channels\n",
 			u.Name(), seconds)
 	}
 	within, began := u.timeout+2*u.tracing, u.clock.Now()

@@ -312,6 +312,7 @@ func TestCheckCommand(t *testing.T) {
 		{site + "[[site.proxy]]\n[[site.proxy]]\nto = []", "proxy.2: say which backends", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nidle-timeout = 'x'\ntrust = ['y']\nforwarded = 'z'", "idle-timeout: \"x\" is not a time\ntrust: \"y\" is neither unix: nor an address nor\nforwarded: \"z\" is unknown", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ntls = { insecure = true }", "no backend begins with https://", exitFailed},
+		{site + "[[site.proxy]]\nto = ['unix:/s']\ntls = { insecure = true }\nmirror = { to = ['https://127.0.0.1:1'] }", "is all right", exitOK},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { pat = '/' }", `there is no key "pat" in site.proxy.check; did you mean path?`, exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nweights = [1, 2]", "knot.toml:5: site 1: proxy.1.weights: there are 2; want one for each of 1", exitFailed},
 		{site + "[[site.proxy]]\nto = ['unix:/s']\nweights = ['a']", "want a list of whole numbers", exitFailed},

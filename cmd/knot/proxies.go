@@ -109,7 +109,8 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, finders []*
 			}
 			wrong.note("tls.ca", err)
 		}
-		if !slices.ContainsFunc(c.To, func(to string) bool { return strings.Contains(to, "https://") || strings.HasPrefix(to, "file:") }) {
+		to, canary, mirror := groups(c)
+		if !slices.ContainsFunc(slices.Concat(to, canary, mirror), func(to string) bool { return strings.Contains(to, "https://") || strings.HasPrefix(to, "file:") }) {
 			wrong.note("tls", errors.New("no backend begins with https://"))
 		}
 	}

@@ -64,6 +64,9 @@ type files struct {
 
 	scan sync.WaitGroup
 	stop chan struct{} // closed: the scan is to end
+
+	unread int   // files that the scan could not read; the scan's
+	cause  error // why it could not read the last of them; the scan's
 }
 
 func (f *files) path(name string) string { return filepath.Join(f.folder, name[:2], name) }
@@ -178,6 +181,9 @@ func (f *files) start() error {
 		if err := filepath.WalkDir(f.folder, f.take); err != nil && err != fs.SkipAll {
 			f.s.log.Warn("knot: the folder of a cache can't be read", "folder", f.folder, "error", err)
 		}
+		if f.unread > 0 {
+			f.s.log.Warn("knot: files of a cache can't be read, and stay where they are", "folder", f.folder, "files", f.unread, "error", f.cause)
+		}
 	}()
 	return nil
 }
@@ -214,6 +220,11 @@ func (f *files) take(path string, d fs.DirEntry, err error) error {
 	}
 	e, _, err := f.read(path, false)
 	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if outside := new(fs.PathError); errors.As(err, &outside) { // of the system, such as too many open files: what is in the file may be well
+		f.unread++
+		f.cause = err
 		return nil
 	}
 	if err == nil && !strings.HasPrefix(name, nameOf(e)) {

@@ -106,6 +106,20 @@ func TestVanishedFiles(t *testing.T) {
 	testenv.Equal(t, log.String(), "")
 }
 
+// TestUnreadableFiles: a file that the system does not open is not taken for a damaged one. Here its folder is a file.
+func TestUnreadableFiles(t *testing.T) {
+	folder := t.TempDir()
+	before := newRig(t, Config{Folder: folder})
+	before.sends(200, fresh, "", "body")
+	before.get("/")
+	before.onDisk(1)
+	whole := filesOf(t, folder)[0]
+	listed := testenv.Need(os.ReadDir(filepath.Dir(whole)))(t)[0]
+	testenv.Must(t, before.cache.files.take(filepath.Join(whole, listed.Name()), listed, nil))
+	testenv.Equal(t, before.cache.files.unread, 1, "files that can't be read")
+	testenv.Equal(t, before.cache.Stats().Corrupt, 0, "damaged files")
+}
+
 // TestDiskLimits: memory may be smaller than what is kept, and files stay within their limit.
 func TestDiskLimits(t *testing.T) {
 	r := newRig(t, Config{Folder: t.TempDir(), Memory: "20000", MaxEntry: "10000", Disk: "100000"})
