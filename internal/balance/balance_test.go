@@ -220,3 +220,21 @@ func TestRetryBudget(t *testing.T) {
 		testenv.True(t, none.Take(0, 0), "no bound")
 	}
 }
+
+// TestFailures count until their answer would have come, a second at most.
+func TestFailures(t *testing.T) {
+	var f Failures
+	testenv.True(t, !f.Any() && f.Count(0) == 0, "at first")
+	f.Add(0, 10*time.Millisecond)
+	f.Add(0, time.Hour)
+	for now, want := range map[time.Duration]int64{0: 2, 9 * time.Millisecond: 2} {
+		testenv.Equal(t, f.Count(int64(now)), want, "failures at %v", now)
+	}
+	testenv.Equal(t, f.Count(int64(10*time.Millisecond)), 1, "failures when the first is over")
+	testenv.Equal(t, f.Count(int64(time.Second)), 0, "failures when all are over")
+	testenv.True(t, !f.Any(), "in the end")
+	for range 2 * mostFailures {
+		f.Add(0, time.Second)
+	}
+	testenv.Equal(t, f.Count(0), mostFailures, "failures of a backend that always fails")
+}

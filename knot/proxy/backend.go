@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsout"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -47,6 +48,9 @@ type backend struct {
 
 	// fails are failures in a row; atomic, changed with mu held.
 	fails atomic.Int64
+
+	latency  atomic.Int64     // mean time to the head of a response that is no error of the server, in nanoseconds; 0: unknown; atomic
+	failures balance.Failures // such errors that came sooner
 
 	heard *listener // what it says of its load; nil: the balance does not go by that
 	zone  string    // where it is; "": unknown
@@ -223,6 +227,15 @@ func (b *backend) exit() {
 	if b.outstanding.Add(-1) == 0 && b.removed.Load() {
 		b.close()
 	}
+}
+
+// load returns how many requests it has, for a choice among backends.
+func (b *backend) load() int64 {
+	n := b.outstanding.Load()
+	if b.failures.Any() {
+		n += b.failures.Count(b.p.clock())
+	}
+	return n
 }
 
 // get returns a connection: one that rests and from which nothing has come since, or a new one, by until at the latest; zero:

@@ -190,7 +190,7 @@ func (p *Proxy) among(g *group, turn uint32, tried uint64, desperate bool, e *ex
 			continue
 		}
 		if tried&b.bit == 0 && b.weight.Load() > 0 && (panics || b.isWell(desperate)) {
-			all = append(all, balance.Load{Of: i, Out: b.outstanding.Load(), Weight: b.currentWeight(), Seed: b.seed})
+			all = append(all, balance.Load{Of: i, Out: b.load(), Weight: b.currentWeight(), Seed: b.seed})
 		}
 	}
 	e.loads = all

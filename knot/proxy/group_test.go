@@ -298,6 +298,36 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
+// TestFailingAtOnceIsNotIdleness: a backend that fails every request at once gets no more requests than it would if it took as long
+// as the others.
+func TestFailingAtOnceIsNotIdleness(t *testing.T) {
+	for name, fail := range map[string]http.HandlerFunc{
+		"HTTP": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"gRPC": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Grpc-Status", "14") },
+	} {
+		for _, balance := range []string{"", "prequal"} {
+			var now, failed atomic.Int64
+			c := to(append(behinds(t, 2), behind(t, func(w http.ResponseWriter, r *http.Request) {
+				failed.Add(1)
+				fail(w, r)
+			}))...)
+			c.Balance, c.HTTP2 = balance, name == "gRPC"
+			c.now = func() time.Time { return time.Unix(0, now.Load()) }
+			f := serve(t, c, 1)
+			for second := range int64(3) {
+				for _, b := range f.p.all()[:2] { // it does not matter how long they take in truth
+					b.latency.Store(int64(time.Hour))
+				}
+				now.Store(second * int64(time.Second))
+				for range 30 {
+					f.do(f.request("GET", "/", ""))
+				}
+				testenv.Equal(t, failed.Load(), second+1, "%s, balance %q: requests that have failed", name, balance)
+			}
+		}
+	}
+}
+
 // TestRetriesHaveABudget: without a share left requests fail at once; the backend that fails is named.
 func TestRetriesHaveABudget(t *testing.T) {
 	good := says(t, okResponse)

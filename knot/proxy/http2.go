@@ -290,9 +290,8 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeo
 			}
 		}
 	}
-	if e.p.byReports {
-		e.b.measured(took, e.told, resp.StatusCode)
-	}
+	grpc := resp.Header.Get("Grpc-Status") // in the head: there is nothing else (gRPC over HTTP/2, Trailers-Only)
+	e.b.measured(took, resp.StatusCode >= 500 || grpc != "" && grpc != "0", e.told)
 	if upgrade := resp.Header.Get("Upgrade"); upgrade != "" && resp.StatusCode == 426 { // it speaks HTTP/1.1
 		x.AddHeader("Upgrade", upgrade)
 	}

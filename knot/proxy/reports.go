@@ -24,7 +24,7 @@ const (
 	probeTimeout = time.Second
 	// probeAgain is when a backend that does not report is asked anew.
 	probeAgain = 10 * time.Second
-	// latencyPart is the weight of a new latency in the mean of a backend that does not report.
+	// latencyPart is the weight of a new latency in the mean of a backend.
 	latencyPart = 0.05
 )
 
@@ -35,10 +35,9 @@ const (
 //	probe ────────↑
 type listener struct {
 	signal   balance.Signal
-	probes   chan string  // hosts that probes are to be for
-	reports  atomic.Bool  // its last response had a report; else it counts by what was sent there; atomic
-	latency  atomic.Int64 // mean time to the head of a response, in nanoseconds; 0: unknown; atomic
-	reported atomic.Bool  // that it lies, in the log; atomic
+	probes   chan string // hosts that probes are to be for
+	reports  atomic.Bool // its last response had a report; else it counts by what was sent there; atomic
+	reported atomic.Bool // that it lies, in the log; atomic
 }
 
 func newListener() *listener { return &listener{probes: make(chan string, 1)} }
@@ -48,7 +47,8 @@ func (b *backend) fill(now int64, l *balance.Load) {
 	if s := b.heard; s.reports.Load() {
 		s.signal.Fill(now, l)
 	} else {
-		l.Known, l.InFlight, l.Latency = true, float64(l.Out), time.Duration(s.latency.Load())
+		l.InFlight, l.Latency = float64(l.Out), time.Duration(b.latency.Load())
+		l.Known = l.Latency > 0 || !b.failures.Any() // else it has only failed, and 0 would be the shortest
 	}
 }
 
@@ -121,22 +121,26 @@ func (b *backend) useReport(value string, binary bool) {
 	s.reported.Store(false)
 }
 
-// measured notes how long it took to the head of a response with that status. told: it had a report.
-func (b *backend) measured(took time.Duration, told bool, status int) {
-	s := b.heard
-	if !told && status == http.StatusServiceUnavailable {
-		// A server refuses at once, and often without a report: by the time it took it would look idle.
-		s.signal.Report(b.p.clock(), math.MaxInt32, took)
+// measured notes how long it took to the head of a response. failed: its status is an error of the server. told: it had a report.
+func (b *backend) measured(took time.Duration, failed, told bool) {
+	if failed {
+		usual := int64(0)
+		for _, o := range b.group.backends() {
+			usual = max(usual, o.latency.Load())
+		}
+		if left := time.Duration(usual) - took; left > 0 {
+			b.failures.Add(b.p.clock(), left)
+		}
 		return
 	}
-	if !told {
-		s.reports.Store(false)
+	if b.heard != nil && !told {
+		b.heard.reports.Store(false)
 	}
-	mean := s.latency.Load()
+	mean := b.latency.Load()
 	if mean == 0 {
 		mean = int64(took)
 	}
-	s.latency.Store(mean + int64(latencyPart*float64(int64(took)-mean)))
+	b.latency.Store(mean + int64(latencyPart*float64(int64(took)-mean)))
 }
 
 // probeOn sends probes until ctx ends. It runs on a goroutine of its own.

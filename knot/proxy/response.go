@@ -69,9 +69,7 @@ func (e *exchange) passBack() error {
 		}
 		return true
 	})
-	if e.p.byReports {
-		e.b.measured(took, e.told, res.Status)
-	}
+	e.b.measured(took, res.Status >= 500, e.told)
 	if upgrade := res.Find(e.head, "upgrade"); upgrade != nil && res.Status == 426 {
 		x.AddHeader("Upgrade", string(upgrade)) // RFC 9110, 15.5.22
 	}
