@@ -6,13 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -47,7 +47,7 @@ func TestDemandLimits(t *testing.T) {
 // TestLog: warnings of certmagic are lines of ours, and of the same ones only some.
 func TestLog(t *testing.T) {
 	var out bytes.Buffer
-	log := zapLogger(slog.New(slog.NewTextHandler(&out, nil)))
+	log := zapLogger(logwriter.NewLogger(&out))
 	log.Info("nothing to worry about")
 	log.With(zap.String("host", "a.test")).Warn("odd", zap.Error(errors.New("two\nlines")))
 	testenv.Contains(t, out.String(), `level=WARN msg="knot: ACME: odd" host=a.test error="two; lines"`)

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedstore"
-	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
 // A slogCore passes warnings and errors of certmagic on to a log of package slog.
@@ -59,7 +58,7 @@ func (c *slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		level = slog.LevelError
 	}
 	attrs := append(c.attrs[:len(c.attrs):len(c.attrs)], attrsOf(fields)...)
-	c.log.LogAttrs(context.Background(), level, "knot: ACME: "+logwriter.OneLine(e.Message), attrs...)
+	c.log.LogAttrs(context.Background(), level, "knot: ACME: "+e.Message, attrs...)
 	return nil
 }
 
@@ -71,9 +70,6 @@ func attrsOf(fields []zapcore.Field) (attrs []slog.Attr) {
 		values := zapcore.NewMapObjectEncoder()
 		f.AddTo(values)
 		for key, value := range values.Fields {
-			if text, ok := value.(string); ok {
-				value = logwriter.OneLine(text)
-			}
 			attrs = append(attrs, slog.Any(key, value))
 		}
 	}

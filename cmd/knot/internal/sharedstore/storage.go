@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
-
-	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
 const (
@@ -200,13 +198,13 @@ func (s *Storage) note(err error) error {
 		return errClosed
 	case errors.As(err, new(errRefused)):
 		if text := err.Error(); !slices.Contains(s.refused, text) && len(s.refused) < maxRefused {
-			s.log.Warn("knot: "+s.kind+" refuses to keep certificates or to give them", "error", logwriter.OneLine(text))
+			s.log.Warn("knot: "+s.kind+" refuses to keep certificates or to give them", "error", text)
 			s.refused = append(s.refused, text)
 		}
 		return errUnavailable{err}
 	case err != nil:
 		if s.failure == nil {
-			s.log.Warn("knot: "+s.kind+" can't be asked for certificates; Knot serves the ones that it has", "error", logwriter.OneLine(err.Error()))
+			s.log.Warn("knot: "+s.kind+" can't be asked for certificates; Knot serves the ones that it has", "error", err)
 		}
 		s.failure, s.refused, s.pausing = err, nil, s.now().Add(pause)
 		return errUnavailable{err}

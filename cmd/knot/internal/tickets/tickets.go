@@ -24,7 +24,6 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedstore"
-	"github.com/capriccio-go/capriccio/internal/logwriter"
 )
 
 const (
@@ -98,7 +97,7 @@ func (k *Keys) refresh(ctx context.Context, config *tls.Config) {
 	}
 	switch {
 	case err != nil && !k.failing:
-		k.log.Warn("knot: the keys of session tickets can't be shared; this server goes on with its own", "error", logwriter.OneLine(err.Error()))
+		k.log.Warn("knot: the keys of session tickets can't be shared; this server goes on with its own", "error", err)
 	case err == nil && k.failing:
 		k.log.Info("knot: the keys of session tickets are shared again")
 	}
