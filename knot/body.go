@@ -176,7 +176,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 		}
 		return n, x.countBody(n)
 	case neterr.TimedOut(err):
-		return 0, lateBody(err)
+		return 0, bodyTimeoutError(err)
 	case err == nil || err == io.EOF:
 		return 0, tornBody(io.ErrUnexpectedEOF)
 	case neterr.CutOff(err):
@@ -188,8 +188,8 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 // tornBody is the error for a body that has ended too early.
 func tornBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), err) }
 
-// lateBody is the error for a read that has met its deadline.
-func lateBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err) }
+// bodyTimeoutError returns the error for a body of which nothing more came before the deadline of the read.
+func bodyTimeoutError(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err) }
 
 // countBody counts n bytes that were read of the body, and parks while memory is short and others go first.
 func (x *Ctx) countBody(n int) error {

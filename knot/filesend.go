@@ -15,7 +15,7 @@ import (
 // sendEntry answers GET and HEAD with the file, a part of it, or 304.
 func (x *Ctx) sendEntry(f *Files, e *store.Entry) error {
 	if x.head.Asks {
-		return x.sendAsked(f, e)
+		return x.sendConditionalOrRange(f, e)
 	}
 	if e.Full && x.pace.Rate == 0 && len(x.resp.filters) == 0 {
 		return x.sendFull(e)
@@ -60,8 +60,8 @@ func (x *Ctx) sendFull(e *store.Entry) error {
 	return x.emitParts(e.Parts, e.Length)
 }
 
-// sendAsked answers a request with a condition or a range.
-func (x *Ctx) sendAsked(f *Files, e *store.Entry) error {
+// sendConditionalOrRange answers a request that has a condition (RFC 9110, 13) or a range (RFC 9110, 14).
+func (x *Ctx) sendConditionalOrRange(f *Files, e *store.Entry) error {
 	r, h := &x.resp, &e.Head
 	verdict := x.asked.Condition(h.Tag, h.Modified)
 	if verdict == store.Failed {

@@ -64,7 +64,7 @@ func (e *exchange) armRead(x *Ctx) error {
 	case !e.ownIn:
 		x.c.armRead(x.bodyTimeout())
 	case !e.readBy.IsZero() && time.Until(e.readBy) <= 0: // not every connection looks at it while there is something to read
-		return lateBody(os.ErrDeadlineExceeded)
+		return bodyTimeoutError(os.ErrDeadlineExceeded)
 	}
 	return nil
 }

@@ -255,9 +255,9 @@ func (a *agent) note(m *member, s *bgraph.Snapshot, err error) {
 	}
 }
 
-// writeTo answers with a file.
-func writeTo(w http.ResponseWriter, kind string, content []byte) {
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
-	io.Copy(w, bytes.NewReader(content))
+// writeResponse answers a request with the body, which is of that media type.
+func writeResponse(w http.ResponseWriter, mediaType string, body []byte) {
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	io.Copy(w, bytes.NewReader(body))
 }

@@ -66,7 +66,7 @@ func (a *agent) serveProfile(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, explain(err), http.StatusBadGateway)
 		return
 	}
-	writeTo(w, "application/octet-stream", out.Bytes())
+	writeResponse(w, "application/octet-stream", out.Bytes())
 }
 
 // parseScrape reads the query of a request for a profile.

@@ -41,10 +41,10 @@ func (b *built) addGuards(s *site.Site, c *config.Site, ids *requestid.IDs, log 
 	case "any":
 		s.AnyGuard = true
 		if len(s.Guards) < 2 {
-			wrong.note("satisfy", errors.New(`"any" is for sites with two kinds of access, password and forward-auth`))
+			wrong.add("satisfy", errors.New(`"any" is for sites with two kinds of access, password and forward-auth`))
 		}
 	default:
-		wrong.note("satisfy", fmt.Errorf("%q; want all or any", c.Satisfy))
+		wrong.add("satisfy", fmt.Errorf("%q; want all or any", c.Satisfy))
 	}
 }
 
@@ -79,13 +79,13 @@ func (set *settings) addClientCerts(s *site.Site, c *config.Site, wrong *mistake
 		return
 	}
 	certs, faults := clientcert.New(*c.ClientCerts)
-	note := func(err error) { faults = append(faults, site.Fault{Key: "ca", Err: err}) }
+	add := func(err error) { faults = append(faults, site.Fault{Key: "ca", Err: err}) }
 	if set.tls.clientCA != "" {
-		note(errors.New("it does not go with -tls-client-ca, which is for all sites"))
+		add(errors.New("it does not go with -tls-client-ca, which is for all sites"))
 	}
 	for _, p := range set.points {
 		if !p.TLS && serves(p, c) {
-			note(fmt.Errorf("%s serves the site without TLS; want a [[listen]] with sites for that, without this one", p.Addr))
+			add(fmt.Errorf("%s serves the site without TLS; want a [[listen]] with sites for that, without this one", p.Addr))
 		}
 	}
 	wrong.faults("client-certificate", faults)
@@ -99,15 +99,15 @@ func realms(given []config.Password, wrong *mistakes) (all site.Realms) {
 		p := &given[i]
 		var of mistakes
 		match, err := site.NewPattern(p.Match)
-		of.note("match", err)
+		of.add("match", err)
 		if strings.ContainsFunc(p.Realm, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-			of.note("realm", fmt.Errorf("%q has control characters", p.Realm))
+			of.add("realm", fmt.Errorf("%q has control characters", p.Realm))
 		}
 		if p.Users == "" {
-			of.note("users", errors.New("say which file has the names and passwords"))
+			of.add("users", errors.New("say which file has the names and passwords"))
 		} else if users[p.Users] == nil {
 			users[p.Users], err = site.OpenUsers(p.Users)
-			of.note("users", err)
+			of.add("users", err)
 		}
 		wrong.within(fmt.Sprint("password.", i+1), of)
 		all = append(all, site.Realm{Match: match, Name: p.Realm, Users: users[p.Users]})

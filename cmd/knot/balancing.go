@@ -24,7 +24,7 @@ func balancing(c *config.Balancing, p *proxy.Config, take func(key, text string,
 	if m := c.Mirror; m != nil {
 		p.Mirror = &proxy.Mirror{Backends: m.To, Share: m.Share, MaxInFlight: m.InFlight}
 		n, err := size(m.MaxBody)
-		wrong.note("mirror.max-body", err)
+		wrong.add("mirror.max-body", err)
 		if p.Mirror.MaxBody = int(n); n == 0 && m.MaxBody != "" {
 			p.Mirror.MaxBody = -1
 		}
@@ -34,21 +34,21 @@ func balancing(c *config.Balancing, p *proxy.Config, take func(key, text string,
 // fieldKeys are the keys of fields whose names are not those of the keys.
 var fieldKeys = strings.NewReplacer("MaxInFlight", "in-flight", "Backends", "to", "SlowStart", "slow-start", "RetryShare", "retry-share", "PanicThreshold", "panic-threshold")
 
-// noteFields notes the errors of proxy.New about the table at key, those about a field at the key for that.
-func noteFields(key string, err error, wrong *mistakes) {
+// addFieldErrors adds the errors of proxy.New about the table at key. An error about a field gets the key of that field.
+func addFieldErrors(key string, err error, wrong *mistakes) {
 	for _, one := range each(err) {
 		var of mistakes
 		if field := (*proxy.FieldError)(nil); errors.As(one, &field) {
-			of.note(strings.ToLower(fieldKeys.Replace(field.Field)), field.Err)
+			of.add(strings.ToLower(fieldKeys.Replace(field.Field)), field.Err)
 			wrong.within(key, of)
 		} else {
-			wrong.note(key, one)
+			wrong.add(key, one)
 		}
 	}
 }
 
-// forCopies is how many connections the copies of requests may have.
-func forCopies(m *config.Mirror) int {
+// mirrorConns returns how many connections the requests copied to the mirror may take; 0 without a mirror.
+func mirrorConns(m *config.Mirror) int {
 	if m == nil {
 		return 0
 	}

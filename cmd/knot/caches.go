@@ -25,13 +25,13 @@ func (b *built) addCaches(c *config.Site, log *slog.Logger, wrong *mistakes) (al
 	for i, table := range c.Caches {
 		table.Cookies = cookies
 		one, faults := cache.New(table, strings.Join(c.Hosts, " "), size, time.Now, log)
-		note := func(key string, err error) { faults = append(faults, site.Fault{Key: key, Err: err}) }
+		add := func(key string, err error) { faults = append(faults, site.Fault{Key: key, Err: err}) }
 		if len(c.Proxies) == 0 {
-			note("match", errors.New("the site has no proxy whose responses could be kept; want [[site.proxy]] too"))
+			add("match", errors.New("the site has no proxy whose responses could be kept; want [[site.proxy]] too"))
 		}
 		for _, other := range b.caches {
 			if overlap(table.Folder, other.Folder()) {
-				note("folder", fmt.Errorf("another cache has %s; want one folder for each, none within another", other.Folder()))
+				add("folder", fmt.Errorf("another cache has %s; want one folder for each, none within another", other.Folder()))
 			}
 		}
 		wrong.faults(fmt.Sprint("cache.", i+1), faults)

@@ -42,10 +42,10 @@ func (set *settings) checkDemands() (errs []error) {
 	for i := range d.tables {
 		wrong = nil
 		for _, f := range faults[i] {
-			wrong.note(f.Key, f.Err)
+			wrong.add(f.Key, f.Err)
 		}
 		if i == 0 && s.UrgencyHeader == "" {
-			wrong.note("urgency", errors.New(`it needs urgency-header at the top of the file, as urgency-header = "Priority"`))
+			wrong.add("urgency", errors.New(`it needs urgency-header at the top of the file, as urgency-header = "Priority"`))
 		}
 		for _, m := range wrong {
 			errs = append(errs, set.ofTable("importance", i, m))

@@ -43,12 +43,12 @@ func discover(c *config.Proxy, p *proxy.Config, take func(key, text string, into
 	take("refresh", c.Refresh, &refresh)
 	find := func(key string, to []string, weights []int, most int) (fixed []string, run func(context.Context, func([]string, []int) error)) {
 		fixed, found, err := discovery.New(to, most, refresh, discovery.System(), p.Log)
-		wrong.note(key+"to", err)
+		wrong.add(key+"to", err)
 		if found == nil {
 			return fixed, nil
 		}
 		if weights != nil {
-			wrong.note(key+"weights", errors.New("they are of addresses that stand in the list, and some of its backends are found while knot runs"))
+			wrong.add(key+"weights", errors.New("they are of addresses that stand in the list, and some of its backends are found while knot runs"))
 		}
 		finders = append(finders, found)
 		return fixed, found.Run
@@ -62,10 +62,10 @@ func discover(c *config.Proxy, p *proxy.Config, take func(key, text string, into
 		p.Mirror.Backends, p.Mirror.Discover = find("mirror.", mirror, nil, proxy.MaxBackends)
 	}
 	if c.Refresh != "" && len(finders) == 0 {
-		wrong.note("refresh", errors.New("no backend is found while knot runs; want one like to = [\"dns+http://api.internal:8080\"]"))
+		wrong.add("refresh", errors.New("no backend is found while knot runs; want one like to = [\"dns+http://api.internal:8080\"]"))
 	}
 	if refresh < 0 {
-		wrong.note("refresh", errors.New("want more than 0s"))
+		wrong.add("refresh", errors.New("want more than 0s"))
 	}
 	return finders
 }
@@ -87,7 +87,7 @@ func nameCertificates(c *config.Proxy, p *proxy.Config, wrong *mistakes) {
 		p.TLS = new(tls.Config)
 	}
 	if p.TLS.ServerName = found.ServerName(); p.TLS.ServerName == "" && !p.TLS.InsecureSkipVerify {
-		wrong.note("to", errors.New("backends with https are found by address; say which name their certificates have, as server-name in [site.proxy.tls]"))
+		wrong.add("to", errors.New("backends with https are found by address; say which name their certificates have, as server-name in [site.proxy.tls]"))
 	}
 }
 

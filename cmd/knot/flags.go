@@ -317,9 +317,9 @@ func (set *settings) checkFiles() error {
 		c.CacheFileMax = min(c.CacheFileMax, c.CacheBytes)
 	}
 	var f faults
-	f.note(c.Revalidate < 0, "-revalidate %v is negative", c.Revalidate)
-	f.note(c.OpenFiles < -1, "-open-files %d is negative; -1 stands for the default, 0 for none", c.OpenFiles)
-	f.note(c.CacheFileMax > c.CacheBytes && c.CacheBytes > 0, "-cache-file-max %v is more than -cache %v", byteSize(c.CacheFileMax), byteSize(c.CacheBytes))
+	f.addIf(c.Revalidate < 0, "-revalidate %v is negative", c.Revalidate)
+	f.addIf(c.OpenFiles < -1, "-open-files %d is negative; -1 stands for the default, 0 for none", c.OpenFiles)
+	f.addIf(c.CacheFileMax > c.CacheBytes && c.CacheBytes > 0, "-cache-file-max %v is more than -cache %v", byteSize(c.CacheFileMax), byteSize(c.CacheBytes))
 	// There 0 stands for the default, and what is negative for none.
 	if c.CacheBytes == 0 || c.CacheFileMax == 0 {
 		c.CacheBytes, c.CacheFileMax = -1, -1
@@ -350,11 +350,11 @@ func (set *settings) check(others []string) error {
 		return errors.New("say which folder to serve: knot FOLDER")
 	}
 	errs := faults{set.checkFiles(), set.tls.check(), set.checkLimits(), set.tracing.check()}
-	errs.note(set.loops < 0 || set.loops > engine.MaxLoops, "-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)
+	errs.addIf(set.loops < 0 || set.loops > engine.MaxLoops, "-loops %d; want 1 to %d, or 0 for one per processor core", set.loops, engine.MaxLoops)
 	known := false
 	set.format, known = logFormats[set.formatName]
-	errs.note(!known, "-log-format %q; want combined, common or json", set.formatName)
-	errs.note(!slices.Contains([]string{"", "epoll", "uring"}, set.poller), "-poller %q; want epoll or uring", set.poller)
+	errs.addIf(!known, "-log-format %q; want combined, common or json", set.formatName)
+	errs.addIf(!slices.Contains([]string{"", "epoll", "uring"}, set.poller), "-poller %q; want epoll or uring", set.poller)
 	s := set.server
 	s.Timed = set.admin != ""
 	trust, err := knot.ParseTrust(set.trust...)
@@ -363,17 +363,17 @@ func (set *settings) check(others []string) error {
 	}
 	s.Trust = trust
 	odd := strings.ContainsFunc(s.Name, func(r rune) bool { return r < 0x20 || r >= 0x7f })
-	errs.note(odd, "-server-name %q has a byte that does not belong into a header", s.Name)
+	errs.addIf(odd, "-server-name %q has a byte that does not belong into a header", s.Name)
 	errs = append(errs, set.placePoints()...)
 	errs = append(errs, set.checkDemands()...)
 	return set.placed(errors.Join(errs...))
 }
 
-// faults are what is wrong with flags. The text of each begins with the name of the flag.
+// faults are the errors of flags. The text of each begins with the name of the flag.
 type faults []error
 
-// note notes a fault, if it is one.
-func (f *faults) note(wrong bool, format string, args ...any) {
+// addIf adds an error with that text if wrong.
+func (f *faults) addIf(wrong bool, format string, args ...any) {
 	if wrong {
 		*f = append(*f, fmt.Errorf(format, args...))
 	}
@@ -400,9 +400,9 @@ func (set *settings) checkLimits() error {
 		s.LeastRate = -1 // there 0 stands for the default
 	}
 	var f faults
-	f.note(s.MaxHead < minMaxHead, "-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)
-	f.note(s.MaxConns < -1, "-max-conns %d; want a number of connections, 0 for the default, or -1 for no limit", s.MaxConns)
-	f.note(s.Addr == "unix:", "-addr unix: names no socket; want unix:/path")
+	f.addIf(s.MaxHead < minMaxHead, "-max-head %d is too small for the requests of browsers; want at least %d", s.MaxHead, minMaxHead)
+	f.addIf(s.MaxConns < -1, "-max-conns %d; want a number of connections, 0 for the default, or -1 for no limit", s.MaxConns)
+	f.addIf(s.Addr == "unix:", "-addr unix: names no socket; want unix:/path")
 	for _, limit := range []struct {
 		flag string
 		time *time.Duration
@@ -410,7 +410,7 @@ func (set *settings) checkLimits() error {
 		{"-idle-timeout", &s.IdleTimeout}, {"-head-timeout", &s.HeadTimeout}, {"-body-timeout", &s.BodyTimeout},
 		{"-write-timeout", &s.WriteTimeout}, {"-grace", &s.ShutdownTimeout},
 	} {
-		f.note(*limit.time < 0, "%s %v is negative", limit.flag, *limit.time)
+		f.addIf(*limit.time < 0, "%s %v is negative", limit.flag, *limit.time)
 		if *limit.time == 0 {
 			*limit.time = -1 // there 0 stands for the default
 		}

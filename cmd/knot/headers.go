@@ -13,10 +13,10 @@ func addHeaders(s *site.Site, c *config.Site, wrong *mistakes) *headers.Rules {
 	rules, faults := headers.New(c.Headers)
 	wrong.tables("header", faults)
 	if c.HSTS != "" {
-		wrong.note("hsts", rules.AddHSTS(c.HSTS))
+		wrong.add("hsts", rules.AddHSTS(c.HSTS))
 	}
 	if c.CSP != "" {
-		wrong.note("csp", rules.AddCSP(c.CSP))
+		wrong.add("csp", rules.AddCSP(c.CSP))
 	}
 	s.Headers = rules.Prepared
 	if rules.Any() {
@@ -31,7 +31,7 @@ func addRequestIDs(s *site.Site, c *config.Site, wrong *mistakes) *requestid.IDs
 		return nil
 	}
 	ids, err := requestid.New(c.RequestID)
-	wrong.note("request-id", err)
+	wrong.add("request-id", err)
 	if err != nil {
 		return nil
 	}

@@ -21,10 +21,10 @@ func (b *built) addLimits(s *site.Site, c *config.Site, wrong *mistakes) {
 	}
 	wrong.tables("limit", faults)
 	if c.RequestsPerSecond == 0 && (c.Burst != 0 || c.MaxClients != 0) {
-		wrong.note("requests-per-second", errors.New("it is missing, and burst and max-clients are about it; want one, as requests-per-second = 20"))
+		wrong.add("requests-per-second", errors.New("it is missing, and burst and max-clients are about it; want one, as requests-per-second = 20"))
 	} else if c.RequestsPerSecond != 0 {
 		r, err := limit.PerClient(c.RequestsPerSecond, c.Burst, c.MaxClients)
-		wrong.note("requests-per-second", err)
+		wrong.add("requests-per-second", err)
 		rules = append(limit.Rules{r}, rules...)
 		texts = append([]string{fmt.Sprint(c.RequestsPerSecond, " ", c.Burst)}, texts...)
 	}

@@ -49,32 +49,32 @@ func (set *settings) pointOf(i int) (p *addresses.Point, wrong mistakes) {
 		p.TLS = *l.TLS
 	}
 	if p.TLS && !set.tls.isOn() {
-		wrong.note("tls", errors.New("there is no certificate; want tls-cert and tls-key, or acme, at the top of the file"))
+		wrong.add("tls", errors.New("there is no certificate; want tls-cert and tls-key, or acme, at the top of the file"))
 	}
 	if l.Addr == "" {
-		wrong.note("addr", errors.New(`say where to listen, as ":443", "unix:/path" or "systemd:NAME"`))
+		wrong.add("addr", errors.New(`say where to listen, as ":443", "unix:/path" or "systemd:NAME"`))
 	} else if err := addresses.Check(l.Addr); err != nil {
-		wrong.note("addr", errors.New(explain(&addressError{l.Addr, p.Key, err}, set)))
+		wrong.add("addr", errors.New(explain(&addressError{l.Addr, p.Key, err}, set)))
 	}
 	for _, before := range set.points {
 		if addresses.Same(before.Addr, p.Addr) {
-			wrong.note("addr", fmt.Errorf("%s is listened on already: %s = %q", p.Addr, before.Key, before.Addr))
+			wrong.add("addr", fmt.Errorf("%s is listened on already: %s = %q", p.Addr, before.Key, before.Addr))
 		}
 	}
 	p.Proxies = l.ProxyProtocol
 	if _, err := knot.ParseTrust(l.ProxyProtocol...); err != nil {
-		wrong.note("proxy-protocol", err)
+		wrong.add("proxy-protocol", err)
 	} else if l.ProxyProtocol != nil && len(l.ProxyProtocol) == 0 {
-		wrong.note("proxy-protocol", errors.New(`say which proxies send it, as ["10.0.0.0/8"]; their word counts for who the client is`))
+		wrong.add("proxy-protocol", errors.New(`say which proxies send it, as ["10.0.0.0/8"]; their word counts for who the client is`))
 	}
 	p.HTTP3 = set.http3 && lacksForHTTP3(p) == nil
 	if l.HTTP3 != nil {
 		if p.HTTP3 = *l.HTTP3; p.HTTP3 {
-			wrong.note("http3", lacksForHTTP3(p))
+			wrong.add("http3", lacksForHTTP3(p))
 		}
 	}
 	if l.Sites != nil && len(l.Sites) == 0 {
-		wrong.note("sites", errors.New("the list is empty; without it all sites are served"))
+		wrong.add("sites", errors.New("the list is empty; without it all sites are served"))
 	}
 	for _, name := range l.Sites {
 		var known []string
@@ -88,7 +88,7 @@ func (set *settings) pointOf(i int) (p *addresses.Point, wrong mistakes) {
 		if near := flaghelp.Nearest(name, known); near != "" {
 			text += fmt.Sprintf("; did you mean %s?", near)
 		}
-		wrong.note("sites", errors.New(text))
+		wrong.add("sites", errors.New(text))
 	}
 	return p, wrong
 }

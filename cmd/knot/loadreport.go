@@ -19,7 +19,7 @@ import (
 // addLoadReport has responses of a site say how loaded the server is.
 func (b *built) addLoadReport(s *site.Site, c *config.Site, wrong *mistakes) {
 	report, err := loadreport.New(c.LoadReport)
-	wrong.note("load-report", err)
+	wrong.add("load-report", err)
 	if report == nil {
 		return
 	}

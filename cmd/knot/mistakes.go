@@ -16,11 +16,11 @@ type mistake struct {
 	err error
 }
 
-// mistakes are all that is wrong with a table.
+// mistakes are all mistakes of one table.
 type mistakes []mistake
 
-// note notes each of the errors that are joined in err, which may be nil.
-func (m *mistakes) note(key string, err error) {
+// add adds a mistake of that key for each of the errors that are joined in err, which may be nil.
+func (m *mistakes) add(key string, err error) {
 	for _, one := range each(err) {
 		*m = append(*m, mistake{key, fmt.Errorf("%s: %w", key, one)})
 	}
@@ -38,25 +38,25 @@ func each(err error) (all []error) {
 	return all
 }
 
-// within notes the mistakes of the table at key.
+// within adds the mistakes of the table at key, which is inside of the table of m.
 func (m *mistakes) within(key string, of mistakes) {
 	for _, one := range of {
 		*m = append(*m, mistake{key + "." + one.key, fmt.Errorf("%s.%w", key, one.err)})
 	}
 }
 
-// tables notes what is wrong with tables of that name, by their index.
+// tables adds the faults of the tables of that name, by their index.
 func (m *mistakes) tables(name string, faults map[int][]site.Fault) {
 	for _, i := range slices.Sorted(maps.Keys(faults)) {
 		m.faults(fmt.Sprint(name, ".", i+1), faults[i])
 	}
 }
 
-// faults notes what is wrong with the table at key.
+// faults adds the faults of the table at key.
 func (m *mistakes) faults(key string, all []site.Fault) {
 	var of mistakes
 	for _, f := range all {
-		of.note(f.Key, f.Err)
+		of.add(f.Key, f.Err)
 	}
 	m.within(key, of)
 }

@@ -16,7 +16,7 @@ func (set *settings) limitBodies(s *site.Site, c *config.Site, wrong *mistakes) 
 	if c.MaxBody != "" {
 		var err error
 		most, err = size(c.MaxBody)
-		wrong.note("max-body", err)
+		wrong.add("max-body", err)
 	}
 	limits, faults := bodies.New(most, c.Bodies, size)
 	wrong.tables("body", faults)
@@ -27,7 +27,7 @@ func (set *settings) limitBodies(s *site.Site, c *config.Site, wrong *mistakes) 
 func checkIntercepts(c *config.Site, wrong *mistakes) {
 	for i := range c.Proxies {
 		var of mistakes
-		of.note("intercept", site.CheckIntercept(c.Proxies[i].Intercept, c.ErrorPages))
+		of.add("intercept", site.CheckIntercept(c.Proxies[i].Intercept, c.ErrorPages))
 		wrong.within(fmt.Sprint("proxy.", i+1), of)
 	}
 }

@@ -31,17 +31,17 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 		c, key := &given[i], fmt.Sprint("proxy.", i+1)
 		match, err := site.NewPattern(cmp.Or(c.Match, "/**"))
 		settings, finders, of := proxyConfig(c, log)
-		of.note("match", err)
+		of.add("match", err)
 		except := make([]site.Pattern, len(c.Except))
 		for e := range c.Except {
 			except[e], err = site.NewPattern(c.Except[e])
-			of.note("except", err)
+			of.add("except", err)
 		}
 		settings.Header = lines
 		wrong.within(key, of)
 		p, err := proxy.New(settings)
 		if err != nil {
-			noteFields(key, err, wrong)
+			addFieldErrors(key, err, wrong)
 			continue
 		}
 		b.keep(p, finders)
@@ -75,7 +75,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, finders []*
 		d, err := time.ParseDuration(text)
 		switch {
 		case err != nil || d < 0:
-			wrong.note(key, fmt.Errorf("%q is not a time; want one like \"30s\", or \"0s\" for none", text))
+			wrong.add(key, fmt.Errorf("%q is not a time; want one like \"30s\", or \"0s\" for none", text))
 		case d == 0:
 			*into = -1
 		default:
@@ -94,11 +94,11 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, finders []*
 	finders = discover(c, &p, take, &wrong)
 	var known bool
 	if p.Forwarded, known = forwardedNames[c.Forwarded]; !known {
-		wrong.note("forwarded", fmt.Errorf("%q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
+		wrong.add("forwarded", fmt.Errorf("%q is unknown; want x-forwarded, forwarded, both or none", c.Forwarded))
 	}
 	var err error
 	p.Trust, err = knot.ParseTrust(c.Trust...)
-	wrong.note("trust", err)
+	wrong.add("trust", err)
 	if t := c.TLS; t != nil {
 		p.TLS = &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.Insecure}
 		if t.CA != "" {
@@ -107,11 +107,11 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, finders []*
 			if err == nil && !p.TLS.RootCAs.AppendCertsFromPEM(text) {
 				err = fmt.Errorf("%s has no certificate in PEM form", t.CA)
 			}
-			wrong.note("tls.ca", err)
+			wrong.add("tls.ca", err)
 		}
 		to, canary, mirror := groups(c)
 		if !slices.ContainsFunc(slices.Concat(to, canary, mirror), func(to string) bool { return strings.Contains(to, "https://") || strings.HasPrefix(to, "file:") }) {
-			wrong.note("tls", errors.New("no backend begins with https://"))
+			wrong.add("tls", errors.New("no backend begins with https://"))
 		}
 	}
 	nameCertificates(c, &p, &wrong)
@@ -120,7 +120,7 @@ func proxyConfig(c *config.Proxy, log *slog.Logger) (p proxy.Config, finders []*
 		take("check.every", k.Every, &p.Check.Every)
 		take("check.timeout", k.Timeout, &p.Check.Timeout)
 		if p.Check.Every < 0 || p.Check.Timeout < 0 {
-			wrong.note("check", errors.New("every and timeout must be above 0"))
+			wrong.add("check", errors.New("every and timeout must be above 0"))
 		}
 	}
 	if f := c.FastCGI; f != nil {
@@ -148,7 +148,7 @@ func outgoing(sites []config.Site) (sum int) {
 				return -1
 			}
 			sum += min(each, knot.DefaultMaxConns) * backends
-			sum += forCopies(p.Mirror)
+			sum += mirrorConns(p.Mirror)
 		}
 		for _, a := range sites[i].ForwardAuths {
 			sum += proxy.DefaultMaxConns * len(a.To)

@@ -27,8 +27,8 @@ func (b *built) addRewrites(s *site.Site, c *config.Site, wrong *mistakes) {
 	}
 	var err error
 	s.Try, err = site.NewTry(c.Try)
-	wrong.note("try", err)
+	wrong.add("try", err)
 	if c.Fallback != "" {
-		wrong.note("fallback", errors.New("there is a list try too, whose last entry is the same; want one of them"))
+		wrong.add("fallback", errors.New("there is a list try too, whose last entry is the same; want one of them"))
 	}
 }

@@ -24,23 +24,23 @@ type siteLog struct {
 func (b *built) addLog(s *site.Site, c *config.Site, wrong *mistakes) {
 	format, known := logFormats[cmp.Or(c.LogFormat, "combined")]
 	if !known {
-		wrong.note("log-format", fmt.Errorf("%q; want combined, common or json", c.LogFormat))
+		wrong.add("log-format", fmt.Errorf("%q; want combined, common or json", c.LogFormat))
 	}
 	switch {
 	case c.Log == "" && c.LogFormat != "":
-		wrong.note("log-format", errors.New("the site has no log of its own; want log too"))
+		wrong.add("log-format", errors.New("the site has no log of its own; want log too"))
 		return
 	case c.Log == "":
 		return
 	case c.Log == "-":
-		wrong.note("log", errors.New("the standard output is for log at the top level; want a file"))
+		wrong.add("log", errors.New("the standard output is for log at the top level; want a file"))
 		return
 	}
 	if info, err := os.Stat(c.Log); err == nil && !info.Mode().IsRegular() {
-		wrong.note("log", fmt.Errorf("%s is not a regular file", c.Log))
+		wrong.add("log", fmt.Errorf("%s is not a regular file", c.Log))
 	}
 	_, err := os.Stat(filepath.Dir(c.Log))
-	wrong.note("log", err)
+	wrong.add("log", err)
 	l := &siteLog{name: c.Log, format: format}
 	b.logs = append(b.logs, l)
 	s.Prepare = append(s.Prepare, func(x *knot.Ctx) { x.LogTo(l.to) })

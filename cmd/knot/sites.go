@@ -91,22 +91,22 @@ func build(set *settings, log *slog.Logger) (*built, error) {
 // add opens a site. It returns all that is wrong with it.
 func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mistakes) {
 	s := &site.Site{Listing: c.Listing, ListingMax: c.ListingMax, Fallback: c.Fallback}
-	note := wrong.note
+	add := wrong.add
 	var err error
 	s.Rate, err = size(c.Rate)
-	note("rate", err)
+	add("rate", err)
 	s.RateAfter, err = size(c.RateAfter)
-	note("rate-after", err)
+	add("rate-after", err)
 	if c.RateAfter != "" && c.Rate == "" {
-		note("rate-after", errors.New(`there is no rate that it puts off; want one too, as rate = "2MB"`))
+		add("rate-after", errors.New(`there is no rate that it puts off; want one too, as rate = "2MB"`))
 	}
 	if c.Fallback != "" && (c.Fallback[0] != '/' || path.Clean(c.Fallback) != c.Fallback || c.Fallback == "/") {
-		note("fallback", fmt.Errorf("%q is not the path of a file below the root, as /index.html", c.Fallback))
+		add("fallback", fmt.Errorf("%q is not the path of a file below the root, as /index.html", c.Fallback))
 	}
 	if c.ListingMax < 0 {
-		note("listing-max", fmt.Errorf("%d is negative", c.ListingMax))
+		add("listing-max", fmt.Errorf("%d is negative", c.ListingMax))
 	} else if c.ListingMax > 0 && !c.Listing {
-		note("listing-max", errors.New("there are no listings; want listing = true too"))
+		add("listing-max", errors.New("there are no listings; want listing = true too"))
 	}
 	if b.tracer != nil {
 		s.Prepare = append(s.Prepare, b.tracer.Prepare)
@@ -129,13 +129,13 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	if len(hosts) == 0 {
 		hosts = []string{"*"}
 	}
-	note("hosts", set.addTo(b.hosts, s, c, hosts))
+	add("hosts", set.addTo(b.hosts, s, c, hosts))
 	checkIntercepts(c, &wrong)
 	b.addProxies(s, c.Proxies, b.addCaches(c, log, &wrong), linesForBackends(rules, ids), log, &wrong)
 	needsRoot := len(c.ErrorPages) > 0 || len(c.Index) > 0 || c.Listing || c.Fallback != "" || c.Try != nil || c.MaxRanges != 0
 	if c.Root == "" && len(c.Proxies)+len(c.Redirects) > 0 && !needsRoot { // no files
 		if slices.ContainsFunc(s.Headers, func(h site.HeaderRule) bool { return !h.Always }) {
-			note("header", errors.New("there is no root, and no file that a header could be added to; want always = true"))
+			add("header", errors.New("there is no root, and no file that a header could be added to; want always = true"))
 		}
 		return wrong
 	}
@@ -145,7 +145,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	if len(c.ErrorPages) > 0 {
 		s.Errors, err = site.OpenErrorPages(c.Root, c.ErrorPages, log)
 		var pages mistakes
-		pages.note("error-pages", err)
+		pages.add("error-pages", err)
 		wrong = append(wrong, slices.DeleteFunc(pages, func(m mistake) bool {
 			var path *os.PathError
 			return errors.As(m.err, &path) && path.Path == c.Root // that has been told
@@ -174,7 +174,7 @@ func openFiles(set *settings, c *config.Site, rules []site.HeaderRule, wrong *mi
 		if len(c.Proxies) == 0 {
 			want += ", or by [[site.proxy]] which servers requests go to"
 		}
-		wrong.note("root", errors.New(want))
+		wrong.add("root", errors.New(want))
 		return nil
 	}
 	f, err := knot.OpenFiles(c.Root, fc)

@@ -70,19 +70,19 @@ func (t *tlsSettings) flags(flags *flag.FlagSet) {
 // check returns an error that names the flags that do not go together.
 func (t *tlsSettings) check() error {
 	var f faults
-	f.note(len(t.certs) != len(t.keys), "files of -tls-cert: %d, of -tls-key: %d; each certificate has its key", len(t.certs), len(t.keys))
-	f.note(t.min != "1.2" && t.min != "1.3", "-tls-min %q; want 1.2 or 1.3", t.min)
-	f.note(t.reload < 0, "-tls-reload %v is negative", t.reload)
-	f.note(t.clientCA != "" && len(t.certs) == 0, "-tls-client-ca needs -tls-cert and -tls-key")
+	f.addIf(len(t.certs) != len(t.keys), "files of -tls-cert: %d, of -tls-key: %d; each certificate has its key", len(t.certs), len(t.keys))
+	f.addIf(t.min != "1.2" && t.min != "1.3", "-tls-min %q; want 1.2 or 1.3", t.min)
+	f.addIf(t.reload < 0, "-tls-reload %v is negative", t.reload)
+	f.addIf(t.clientCA != "" && len(t.certs) == 0, "-tls-client-ca needs -tls-cert and -tls-key")
 	// The authority, which looks by TLS, has no such certificate.
-	f.note(t.clientCA != "" && t.acme.IsOn(), "-tls-client-ca does not go with -acme")
-	f.note(t.tickets != "" && !t.isOn(), "-tls-tickets needs -tls-cert and -tls-key, or -acme")
+	f.addIf(t.clientCA != "" && t.acme.IsOn(), "-tls-client-ca does not go with -acme")
+	f.addIf(t.tickets != "" && !t.isOn(), "-tls-tickets needs -tls-cert and -tls-key, or -acme")
 	keys, err := tickets.New(t.tickets, slog.New(slog.DiscardHandler))
-	f.note(err != nil, "-tls-tickets: %v", err)
+	f.addIf(err != nil, "-tls-tickets: %v", err)
 	if err == nil {
 		keys.Close()
 	}
-	f.note(t.clientOptional && t.clientCA == "", "-tls-client-optional needs -tls-client-ca")
+	f.addIf(t.clientOptional && t.clientCA == "", "-tls-client-optional needs -tls-client-ca")
 	return errors.Join(append(f, t.acme.Faults()...)...)
 }
 

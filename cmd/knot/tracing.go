@@ -30,8 +30,8 @@ func (t *tracingSettings) flags(flags *flag.FlagSet) {
 
 func (t *tracingSettings) check() error {
 	var f faults
-	f.note(!(t.sample >= 0 && t.sample <= 1), "-otlp-sample %v; want a number from 0 to 1", t.sample)
-	f.note(t.sample != 1 && t.collector == "", "-otlp-sample needs -otlp, the URL of a collector")
+	f.addIf(!(t.sample >= 0 && t.sample <= 1), "-otlp-sample %v; want a number from 0 to 1", t.sample)
+	f.addIf(t.sample != 1 && t.collector == "", "-otlp-sample needs -otlp, the URL of a collector")
 	return errors.Join(f...)
 }
 

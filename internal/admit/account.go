@@ -30,9 +30,9 @@ type account struct {
 	granted float64 // to cohorts, since the last sample
 }
 
-// likely is how much is in use if each task that was admitted since the last sample takes what was reserved for it, and the
-// others take no more than they have.
-func (a *account) likely() float64 {
+// expectedUse returns how much of the resource will be in use if each task admitted since the last sample takes what was
+// reserved for it, and the other tasks take no more than they have.
+func (a *account) expectedUse() float64 {
 	v := a.observed + max(a.reserved.Mean-a.reservedThen, 0)
 	if a.known {
 		v = min(v, a.inUse())

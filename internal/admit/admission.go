@@ -79,8 +79,8 @@ func NewAdmission(loop int, refuse bool, limits func(entrance int) *ConcurrencyL
 	return &Admission{refuse: refuse, loop: max(loop, 0), limits: limits}
 }
 
-// at is the entrance of that index; nil if it has no limit.
-func (a *Admission) at(index int) *entrance {
+// limitedEntrance returns the entrance of that index; nil if it has no limit.
+func (a *Admission) limitedEntrance(index int) *entrance {
 	if index >= MaxEntrances {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (a *Admission) Next(now time.Duration, index int, q *QueueState) Verdict {
 	if index >= MaxEntrances {
 		return a.nextAtBottleneck(now, index-MaxEntrances, q)
 	}
-	e := a.at(index)
+	e := a.limitedEntrance(index)
 	if e == nil {
 		return Open{}.Next(now, index, q)
 	}
@@ -216,7 +216,7 @@ func (a *Admission) nextIfFull(now time.Duration, e *entrance, q *QueueState) Ve
 
 // Left records that a task that was admitted there has left again.
 func (a *Admission) Left(now time.Duration, index int) {
-	if e := a.at(index); e != nil {
+	if e := a.limitedEntrance(index); e != nil {
 		e.limit.finished(e.share)
 		noteTime(&e.limit.left, now)
 		e.moved(now)

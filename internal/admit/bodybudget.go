@@ -175,7 +175,7 @@ func (in *BodyBudget) order(room float64, fresh bool) (held bool) {
 	left, going := room, 0
 	for _, a := range in.asked {
 		if a.admitted && a.left != 0 {
-			left -= in.needs(a)
+			left -= in.expectedHeap(a)
 			going++
 		}
 	}
@@ -184,7 +184,7 @@ func (in *BodyBudget) order(room float64, fresh bool) (held bool) {
 		if a.admitted || a.heldSince == 0 || a.left == 0 {
 			continue
 		}
-		if left -= in.needs(a); left >= 0 || going == 0 {
+		if left -= in.expectedHeap(a); left >= 0 || going == 0 {
 			a.admitted, in.forced = true, in.live
 			going++
 			continue
@@ -199,8 +199,8 @@ func (in *BodyBudget) order(room float64, fresh bool) (held bool) {
 	return held
 }
 
-// needs is how much a may yet make the heap hold.
-func (in *BodyBudget) needs(a *bodyEntry) float64 {
+// expectedHeap returns how many bytes of heap the unread part of a is expected to take.
+func (in *BodyBudget) expectedHeap(a *bodyEntry) float64 {
 	left := a.left
 	if left < 0 {
 		left = max(a.read, bodyLeast)

@@ -215,7 +215,7 @@ func (l *Ledger) Calm() bool {
 	return true
 }
 
-// fullest is the largest share of a limit that is likely to be in use. The ledger is locked.
+// fullest is the largest share of a limit that is expected to be in use, see account.expectedUse. The ledger is locked.
 func (l *Ledger) fullest() (share float64) {
 	for _, a := range *l.accounts.Load() {
 		limit := a.limit
@@ -223,7 +223,7 @@ func (l *Ledger) fullest() (share float64) {
 			limit = a.spec.Limit
 		}
 		if a.spec.Kind.scarce() {
-			share = max(share, a.likely()/limit)
+			share = max(share, a.expectedUse()/limit)
 		}
 	}
 	return share

@@ -256,7 +256,7 @@ func (g *ConcurrencyLimit) admitsProbe(now time.Duration) bool {
 		return false
 	}
 	for _, t := range g.demands {
-		if t.of.likely()+t.d.Likely() > probeMost*max(t.of.limit, t.of.spec.Limit) {
+		if t.of.expectedUse()+t.d.Likely() > probeMost*max(t.of.limit, t.of.spec.Limit) {
 			return false
 		}
 	}

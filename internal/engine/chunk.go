@@ -190,15 +190,15 @@ func (l *Loop) appendCallers(pcs []uintptr) []uintptr {
 	}
 }
 
-// A panicTrail is what stacks a panic has left on its way. What is on a chunk is gone
+// A panicTrail holds the stacks of the chunks that a panic has left. The stack on a chunk is gone
 // when the panic goes on in the caller of the chunk.
 type panicTrail struct {
-	value  any
-	next   *worker // where it was going on
+	value  any     // of the panic
+	next   *worker // the caller in which the panic goes on
 	stacks [][]uintptr
 }
 
-// maxTrail is of how many chunks the stacks are kept.
+// maxTrail is the number of chunks whose stacks are kept.
 const maxTrail = 8
 
 // Panicked keeps the stack of the panic v for the report.
@@ -222,8 +222,9 @@ func identical(a, b any) bool {
 	return *(*[2]uintptr)(unsafe.Pointer(&a)) == *(*[2]uintptr)(unsafe.Pointer(&b))
 }
 
-// trailOf returns the stacks that the panic v has left on chunks, as text.
-func (t *Task) trailOf(v any) string {
+// chunkStacksOfPanic returns as text the stacks of the chunks that the panic v has left, see panicTrail; "" if v has
+// left none.
+func (t *Task) chunkStacksOfPanic(v any) string {
 	p := t.extra().trail
 	if p == nil || !identical(p.value, v) {
 		return ""
@@ -278,7 +279,7 @@ func (l *Loop) chunkCallers() string {
 func PanicStack(v any) []byte {
 	stack := debug.Stack()
 	if t := Current(); t != nil {
-		return append([]byte(t.trailOf(v)), stack...)
+		return append([]byte(t.chunkStacksOfPanic(v)), stack...)
 	}
 	return stack
 }

@@ -20,15 +20,15 @@ func here() *Loop {
 // OnSoleLoop returns the loop of a process that has only one, if the caller runs on it, else nil. It is quicker than
 // CurrentLoop, but enough only to learn what runs there.
 func OnSoleLoop() *Loop {
-	if l := soleLoop.Load(); l.isHere() {
+	if l := soleLoop.Load(); l.runsCaller() {
 		return l
 	}
 	return nil
 }
 
-// isHere reports whether the caller runs on l, which may be nil. It suffices for reading what runs on l; a caller that
-// changes l must use the function here instead.
-func (l *Loop) isHere() bool { return l != nil && coro.Is(&l.curG) }
+// runsCaller reports whether the caller runs on l; false if l is nil. Unlike Runs it does not mark l as entered (see
+// coro.Running). So a caller that only reads which task runs on l may use it; a caller that changes l calls here instead.
+func (l *Loop) runsCaller() bool { return l != nil && coro.Is(&l.curG) }
 
 // Runs reports whether the caller runs on l. Unlike CurrentLoop it does not reattach a detached task, so
 // that it may be called by a task that holds a native lock.

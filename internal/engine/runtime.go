@@ -307,7 +307,7 @@ func (p *PanicError) Unwrap() error {
 // taskPanicked is called by the deferred function that recovered v. It ends the task,
 // even if the handler ends by runtime.Goexit.
 func (l *Loop) taskPanicked(t *Task, v any) {
-	p := &PanicError{Task: t.String(), Value: v, Stack: append([]byte(t.trailOf(v)), debug.Stack()...)}
+	p := &PanicError{Task: t.String(), Value: v, Stack: append([]byte(t.chunkStacksOfPanic(v)), debug.Stack()...)}
 	defer l.finish(t, p)
 	if l.rt.cfg.OnPanic == nil {
 		p.crash()
