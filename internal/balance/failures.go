@@ -10,23 +10,21 @@ import (
 // would have come: otherwise a backend that fails all requests at once would look idle and draw those of the other backends. The
 // zero value has none. Its methods may be called from any goroutine.
 type Failures struct {
-	n     atomic.Int64 // len(until)
-	mu    sync.Mutex
-	until []int64 // when each ceases to count, the oldest first; guarded by mu
+	n    atomic.Int64 // how many count
+	mu   sync.Mutex
+	ends [2048]int32 // how many cease to count in a millisecond, by its number modulo the length; guarded by mu
+	now  int64       // the last millisecond whose failures have ceased to count; guarded by mu
 }
-
-// mostFailures is how many count at a time: with that many a backend gets no request anyway that others could have.
-const mostFailures = 1000
 
 // Add records a failure at now, in nanoseconds, that counts for so long, a second at most: a backend that is well again has to get
 // requests.
 func (f *Failures) Add(now int64, lasts time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.until) < mostFailures {
-		f.until = append(f.until, now+int64(min(lasts, maxAge)))
-		f.n.Store(int64(len(f.until)))
-	}
+	f.pass(now)
+	end := max(now/int64(time.Millisecond), f.now) + int64(min(lasts, maxAge)/time.Millisecond) + 1
+	f.ends[end%int64(len(f.ends))]++
+	f.n.Add(1)
 }
 
 // Any reports whether there may be some that count.
@@ -36,11 +34,17 @@ func (f *Failures) Any() bool { return f.n.Load() > 0 }
 func (f *Failures) Count(now int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	over := 0
-	for over < len(f.until) && f.until[over] <= now {
-		over++
+	f.pass(now)
+	return f.n.Load()
+}
+
+// pass goes on to now. f.mu is held.
+func (f *Failures) pass(now int64) {
+	now /= int64(time.Millisecond)
+	for ; f.now < now && f.n.Load() > 0; f.now++ {
+		over := &f.ends[(f.now+1)%int64(len(f.ends))]
+		f.n.Add(-int64(*over))
+		*over = 0
 	}
-	f.until = append(f.until[:0], f.until[over:]...)
-	f.n.Store(int64(len(f.until)))
-	return int64(len(f.until))
+	f.now = max(f.now, now)
 }

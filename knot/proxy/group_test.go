@@ -318,7 +318,7 @@ func TestFailingAtOnceIsNotIdleness(t *testing.T) {
 				for _, b := range f.p.all()[:2] { // it does not matter how long they take in truth
 					b.latency.Store(int64(time.Hour))
 				}
-				now.Store(second * int64(time.Second))
+				now.Store(second * int64(1100*time.Millisecond))
 				for range 30 {
 					f.do(f.request("GET", "/", ""))
 				}
