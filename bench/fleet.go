@@ -24,7 +24,7 @@ var fleetExperiment = experiment{
 			fleetTimes{warm: 5 * time.Second, span: 20 * time.Second, stallEvery: 20 * time.Second, stalls: 2 * time.Second})
 		e.parts = []part{{
 			points:  pointsAt("load", choose(r.quick, []float64{0.8, 3}, []float64{0.5, 0.8, 1, 1.5, 3})...),
-			systems: func(r *run) []contender { return r.fleets(sleepingServers, t) },
+			systems: func(r *run) []contender { return r.fleets(sleepingServers, t, fronts) },
 			called:  func(system string, p point) string { return fmt.Sprintf("%s %v", system, p) },
 		}}
 		return nil
@@ -108,7 +108,7 @@ func (r *run) itself() (string, error)        { return r.self, nil }
 func (r *run) grpcBalancers() (string, error) { return r.buildPeer("grpc-balancers") }
 
 // fleets are many balancers of each make; of ours also one.
-func (r *run) fleets(k fleetKind, t fleetTimes) (all []contender) {
+func (r *run) fleets(k fleetKind, t fleetTimes, fronts []front) (all []contender) {
 	for _, f := range fronts {
 		program, err := f.find(r)
 		if err != nil {

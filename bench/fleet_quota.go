@@ -37,10 +37,10 @@ var fleetQuotaExperiment = experiment{
 			},
 			capacity: func(float64) float64 { return (fleetServers - 1 + 1.0/slowTimes) * serverQuota * 1000 / quotaWork },
 		}
-		t := choose(r.quick, fleetTimes{warm: 5 * time.Second, span: 5 * time.Second}, fleetTimes{warm: 5 * time.Second, span: 20 * time.Second})
+		t := choose(r.quick, fleetTimes{warm: 5 * time.Second, span: 5 * time.Second}, fleetTimes{warm: 5 * time.Second, span: 10 * time.Second})
 		e.parts = []part{{
-			points:  pointsAt("load", 0.5, 0.8, 3),
-			systems: func(r *run) []contender { return r.fleets(k, t) },
+			points:  pointsAt("load", 0.8, 3),
+			systems: func(r *run) []contender { return r.fleets(k, t, fronts[:3]) }, // ours and nginx
 			called:  func(system string, p point) string { return fmt.Sprintf("%s %v", system, p) },
 		}}
 		return nil
