@@ -19,7 +19,7 @@ const (
 	sendfileMax = 1 << 20
 	// fetchMax is how much is waited for before sending begins or goes on, in bytes.
 	fetchMax = 64 << 10
-	// sendfileRaw is how much of what is in memory one sendfile(2) is given, in bytes, less what makes it
+	// sendfileRaw is how much of what is in memory one sendfile(2) is given, in bytes, before it is cut to
 	// whole segments (fileSend.piece): some 50 µs in which the Go scheduler does not know that the loop is in the
 	// kernel. Then other tasks of the loop get a turn: it is their connections that a long turn keeps waiting, and
 	// what the kernel may not send yet, by congestion control that paces, costs it a timer for each packet (ADR 0018).
@@ -261,8 +261,8 @@ func (d *desc) spare(n int64) {
 	}
 }
 
-// wholeSegments returns how many bytes are sent at a time, of segments of size bytes: the rest of one that a piece
-// ends with is a packet of its own, which costs the kernel as much as a whole one.
+// wholeSegments returns sendfileRaw less what is not a whole segment of size bytes. A piece that ends within a segment
+// ends with a small packet, which costs the kernel as much as a whole one. Sizes of 0, unknown, or above sendfileRaw change nothing.
 func wholeSegments(size int64) int64 {
 	if size <= 0 || size > sendfileRaw {
 		return sendfileRaw

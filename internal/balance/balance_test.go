@@ -221,7 +221,7 @@ func TestRetryBudget(t *testing.T) {
 	}
 }
 
-// TestFailures count until their answer would have come, to a millisecond, and for a second at most.
+// TestFailures: a failure counts until an answer would have come, to a millisecond, and for a second at most.
 func TestFailures(t *testing.T) {
 	var f Failures
 	count := func(at time.Duration, want int64) {
@@ -238,7 +238,7 @@ func TestFailures(t *testing.T) {
 		f.Add(int64(begin+500*time.Millisecond), time.Second)
 		count(begin+time.Second, 2)
 		count(begin+1002*time.Millisecond, 1)
-		count(begin+time.Second, 1) // a clock that another processor has read before
+		count(begin+time.Second, 1) // an older reading of the clock, by another processor
 		count(begin+1502*time.Millisecond, 0)
 		testenv.True(t, !f.Any(), "in the end")
 	}

@@ -49,8 +49,8 @@ type backend struct {
 	// fails are failures in a row; atomic, changed with mu held.
 	fails atomic.Int64
 
-	latency  atomic.Int64     // mean time to the head of a response that is no error of the server, in nanoseconds; 0: unknown; atomic
-	failures balance.Failures // such errors that came sooner
+	latency  atomic.Int64     // mean time to the head of a response, see measured, in nanoseconds; 0: unknown; atomic
+	failures balance.Failures // errors of the server that came sooner than answers do
 
 	heard *listener // what it says of its load; nil: the balance does not go by that
 	zone  string    // where it is; "": unknown
@@ -229,7 +229,7 @@ func (b *backend) exit() {
 	}
 }
 
-// load returns how many requests it has, for a choice among backends.
+// load returns how many requests count as under way at b: those that are, and its failures that count.
 func (b *backend) load() int64 {
 	n := b.outstanding.Load()
 	if b.failures.Any() {

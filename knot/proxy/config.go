@@ -42,8 +42,9 @@ const (
 // or number means none, or no limit.
 type Config struct {
 	// Backends are "http://host:port", "https://host:port" or "unix:/path"; for FastCGI "host:port" too. All of them
-	// must answer alike: requests are spread over them, the next to the one with the fewest under way for its weight. An answer with an
-	// error (a status of 500 or more) that comes sooner than others counts as under way for as long as others take, a second at most.
+	// must answer alike: requests are spread over them, the next to the one with the fewest under way for its weight. A request
+	// that is answered by an error (a status of 500 or more) counts as under way until another backend would have begun its answer, for a
+	// second at most.
 	Backends []string
 	// Discover, if not nil, is called by Start on a goroutine. It says with set which backends take the place of Backends, which
 	// may be empty then: without any, requests get 503. A backend that set has named before stays as it is, but for its weight; one

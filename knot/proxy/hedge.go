@@ -145,6 +145,9 @@ func (h *hedge) run() {
 		return
 	}
 	good, err := h.ask(u)
+	if !good && err == nil {
+		h.b.measured(time.Duration(elapsed()-h.asked), true, false)
+	}
 	h.waits.mu.Lock()
 	defer h.waits.mu.Unlock()
 	h.waits.u = nil

@@ -262,6 +262,16 @@ func (e *exchange) failedHTTP2(ctx context.Context, err error) error {
 	return e.broken(cmp.Or(tooLate(ctx), err), false, true)
 }
 
+// isServerError reports whether a response is an error of the server: by its status, or by that of gRPC, which is in the head if
+// the response has no body (gRPC over HTTP/2, Trailers-Only). Errors of the client, such as NOT_FOUND, are none.
+func isServerError(resp *http.Response) bool {
+	switch resp.Header.Get("Grpc-Status") {
+	case "2", "4", "8", "12", "13", "14", "15": // UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS
+		return true
+	}
+	return resp.StatusCode >= 500
+}
+
 // tooLate is os.ErrDeadlineExceeded if ctx has ended at its deadline, or by a progressTimeout, else nil.
 func tooLate(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause == os.ErrDeadlineExceeded || cause == context.DeadlineExceeded {
@@ -290,8 +300,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeo
 			}
 		}
 	}
-	grpc := resp.Header.Get("Grpc-Status") // in the head: there is nothing else (gRPC over HTTP/2, Trailers-Only)
-	e.b.measured(took, resp.StatusCode >= 500 || grpc != "" && grpc != "0", e.told)
+	e.b.measured(took, isServerError(resp), e.told)
 	if upgrade := resp.Header.Get("Upgrade"); upgrade != "" && resp.StatusCode == 426 { // it speaks HTTP/1.1
 		x.AddHeader("Upgrade", upgrade)
 	}

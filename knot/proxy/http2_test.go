@@ -212,3 +212,21 @@ func TestHTTP2Window(t *testing.T) {
 		t.Errorf("a backend may send %d bytes that no client takes", n)
 	}
 }
+
+// TestServerErrors: errors of the server are told from errors of the client, in gRPC too.
+func TestServerErrors(t *testing.T) {
+	for _, test := range []struct {
+		status int
+		grpc   string
+		want   bool
+	}{
+		{200, "", false}, {404, "", false}, {500, "", true}, {503, "", true},
+		{200, "0", false}, {200, "5", false}, {200, "16", false}, {200, "2", true}, {200, "14", true},
+	} {
+		resp := &http.Response{StatusCode: test.status, Header: http.Header{}}
+		if test.grpc != "" {
+			resp.Header.Set("Grpc-Status", test.grpc)
+		}
+		testenv.Equal(t, isServerError(resp), test.want, "%d, gRPC %q", test.status, test.grpc)
+	}
+}

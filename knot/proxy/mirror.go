@@ -137,6 +137,7 @@ func (p *Proxy) longest() time.Duration {
 
 // take sends a copy and drops what is answered.
 func (b *backend) take(r *http.Request) {
+	asked := elapsed()
 	resp, err := b.http2.RoundTrip(r)
 	switch {
 	case b.p.ctx.Err() != nil:
@@ -154,6 +155,7 @@ func (b *backend) take(r *http.Request) {
 	}
 	defer resp.Body.Close()
 	b.noteAnswer()
+	b.measured(time.Duration(elapsed()-asked), isServerError(resp), false)
 	if class := resp.StatusCode / 100; class < len(b.counts.status) {
 		b.counts.status[class].Add(1)
 	}

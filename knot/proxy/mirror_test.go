@@ -131,6 +131,24 @@ func TestMirrorIsDead(t *testing.T) {
 	}
 }
 
+// TestMirrorThatFailsAtOnceIsNotIdle: a backend that fails copies at once gets no more of them than the others.
+func TestMirrorThatFailsAtOnceIsNotIdle(t *testing.T) {
+	var failed atomic.Int64
+	c := to(says(t, okResponse))
+	c.now = func() time.Time { return time.Unix(0, 0) }
+	c.Mirror = &Mirror{MaxInFlight: 100, Backends: append(behinds(t, 1), behind(t, func(w http.ResponseWriter, r *http.Request) {
+		failed.Add(1)
+		w.WriteHeader(500)
+	}))}
+	f := serve(t, c, 1)
+	for range 10 {
+		f.p.mirror.to.all()[0].latency.Store(int64(time.Hour)) // however long it takes in truth
+		f.ask(aRequest)
+		testenv.Until(t, "the end of the copy", func() bool { return f.p.mirror.inFlight.Load() == 0 })
+	}
+	testenv.AtMost(t, failed.Load(), 2, "copies that have failed")
+}
+
 // A oneByOne lets one request in at a time.
 type oneByOne struct {
 	admit.Open

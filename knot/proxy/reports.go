@@ -121,19 +121,22 @@ func (b *backend) useReport(value string, binary bool) {
 	s.reported.Store(false)
 }
 
-// measured notes how long it took to the head of a response. failed: its status is an error of the server. told: it had a report.
+// measured records how long it took to the head of a response. failed: it is an error of the server. told: it had a report.
+// An error that comes sooner than answers do has no part in the latency. A later error has one where backends are chosen by
+// latency: the backend would else be taken for the fastest.
 func (b *backend) measured(took time.Duration, failed, told bool) {
 	if failed {
-		usual := int64(0)
+		usual := time.Duration(0)
 		for _, o := range b.group.backends() {
-			usual = max(usual, o.latency.Load())
+			usual = max(usual, time.Duration(o.latency.Load()))
 		}
-		if left := time.Duration(usual) - took; left > 0 {
-			b.failures.Add(b.p.clock(), left)
+		if took < usual {
+			b.failures.Add(b.p.clock(), usual-took)
 		}
-		return
-	}
-	if b.heard != nil && !told {
+		if took < usual || usual == 0 || b.heard == nil {
+			return
+		}
+	} else if b.heard != nil && !told {
 		b.heard.reports.Store(false)
 	}
 	mean := b.latency.Load()

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/internal/orca"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -114,6 +116,18 @@ func TestRefusalsAreNoIdleness(t *testing.T) {
 	}
 	testenv.AtMost(t, refuses.asked.Load(), 1, "requests at the backend that refuses")
 	testenv.AtLeast(t, works.asked.Load(), 9, "requests at the backend that works")
+}
+
+// TestLateErrorsHaveALatency: a backend that has only failed, and no sooner than others answer, is not taken for the fastest.
+func TestLateErrorsHaveALatency(t *testing.T) {
+	config := to(behinds(t, 2)...)
+	config.Balance = "prequal"
+	backends := serve(t, config, 1).p.stable.backends()
+	backends[0].measured(10*time.Millisecond, false, false)
+	backends[1].measured(time.Second, true, false)
+	var l balance.Load
+	backends[1].fill(0, &l)
+	testenv.True(t, l.Known && l.Latency == time.Second, "%+v", l)
 }
 
 // TestProbes: a backend that gets no requests is asked how it is, for the host of the request that another one got.

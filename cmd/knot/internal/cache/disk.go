@@ -65,8 +65,8 @@ type files struct {
 	scan sync.WaitGroup
 	stop chan struct{} // closed: the scan is to end
 
-	unread int   // files that the scan could not read; the scan's
-	cause  error // why it could not read the last of them; the scan's
+	unread int   // files that the system did not open; of the scan
+	cause  error // of the last of them; of the scan
 }
 
 func (f *files) path(name string) string { return filepath.Join(f.folder, name[:2], name) }
@@ -182,7 +182,7 @@ func (f *files) start() error {
 			f.s.log.Warn("knot: the folder of a cache can't be read", "folder", f.folder, "error", err)
 		}
 		if f.unread > 0 {
-			f.s.log.Warn("knot: files of a cache can't be read, and stay where they are", "folder", f.folder, "files", f.unread, "error", f.cause)
+			f.s.log.Warn("knot: files of a cache can't be opened, and stay where they are", "folder", f.folder, "files", f.unread, "error", f.cause)
 		}
 	}()
 	return nil
@@ -222,7 +222,7 @@ func (f *files) take(path string, d fs.DirEntry, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if outside := new(fs.PathError); errors.As(err, &outside) { // of the system, such as too many open files: what is in the file may be well
+	if of := new(fs.PathError); errors.As(err, &of) { // the system's, such as too many open files: the file may be whole
 		f.unread++
 		f.cause = err
 		return nil
