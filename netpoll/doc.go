@@ -20,9 +20,9 @@
 // loop: the loop of the task that accepted or dialled it. One reader and one writer
 // run side by side; further ones queue up, first in, first out.
 //
-// After 256 KiB (512 KiB of a file), 64 operations or 200 µs in a row without a wait, a call lets other tasks run. So a peer that is always
-// ready, or a flood of datagrams or connections, does not keep a loop from its other tasks, and any call that may park
-// may also yield.
+// After 256 KiB (512 KiB of a file), 64 operations or 200 µs in a row without a wait, a call lets other tasks run. So a
+// peer that is always ready, or a flood of datagrams or connections, does not keep a loop from its other tasks, and any
+// call that may park may also yield.
 //
 // The package never starts a thread, never blocks a loop, and reads no environment
 // variable. It needs Linux, and a runtime (capriccio.Run, capriccio.New), whose loops do the
