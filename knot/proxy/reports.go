@@ -126,10 +126,7 @@ func (b *backend) useReport(value string, binary bool) {
 // latency: the backend would else be taken for the fastest.
 func (b *backend) measured(took time.Duration, failed, told bool) {
 	if failed {
-		usual := time.Duration(0)
-		for _, o := range b.group.backends() {
-			usual = max(usual, time.Duration(o.latency.Load()))
-		}
+		usual := b.usual()
 		if took < usual {
 			b.failures.Add(b.p.clock(), usual-took)
 		}
@@ -144,6 +141,20 @@ func (b *backend) measured(took time.Duration, failed, told bool) {
 		mean = int64(took)
 	}
 	b.latency.Store(mean + int64(latencyPart*float64(int64(took)-mean)))
+}
+
+// usual is how long it usually takes to the head of a response: of b, or on average of its group while b has only failed. 0: unknown.
+func (b *backend) usual() time.Duration {
+	if own := b.latency.Load(); own > 0 {
+		return time.Duration(own)
+	}
+	sum, n := int64(0), int64(0)
+	for _, o := range b.group.backends() {
+		if latency := o.latency.Load(); latency > 0 {
+			sum, n = sum+latency, n+1
+		}
+	}
+	return time.Duration(sum / max(n, 1))
 }
 
 // probeOn sends probes until ctx ends. It runs on a goroutine of its own.
