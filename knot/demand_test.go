@@ -137,7 +137,9 @@ func TestDemandsInTheQueue(t *testing.T) {
 		testenv.Equal(t, sv.Stats().Late, 1, "late requests")
 		close(held)
 		all.Wait()
+		mu.Lock() // the race detector does not see that the answers came later
 		testenv.EqualSlices(t, order, []string{"/first", "/u0", "/u1", "/u3", "/u5", "/u7"}, "order by HTTP/%d", version)
+		mu.Unlock()
 	}
 }
 

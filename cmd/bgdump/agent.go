@@ -91,9 +91,9 @@ func serveAgent(ctx context.Context, set *settings, sur *surroundings) error {
 	if err != nil {
 		return err
 	}
-	a.running.Go(push)
 	fmt.Fprintf(sur.stdout, "metrics of %s are on http://%s/metrics, profiles on http://%[2]s%s\nstop with Ctrl-C\n", plural(len(a.all), "source"), ln.Addr(), profileOfAgent)
 	announce(sur, a.all)
+	a.running.Go(push) // it may change a.all
 	return web.ServeHandler(ctx, ln, a)
 }
 

@@ -113,6 +113,7 @@ func TestUnreadableFiles(t *testing.T) {
 	before.sends(200, fresh, "", "body")
 	before.get("/")
 	before.onDisk(1)
+	before.cache.files.scan.Wait()
 	whole := filesOf(t, folder)[0]
 	listed := testenv.Need(os.ReadDir(filepath.Dir(whole)))(t)[0]
 	testenv.Must(t, before.cache.files.take(filepath.Join(whole, listed.Name()), listed, nil))
