@@ -166,11 +166,11 @@ func (r *run) reportSites(s *sitesSoak, processes [][]map[string]float64, length
 }
 
 // betweenOverloads returns looks in which the goroutines do not grow with an overload: a loop keeps up to 4096 goroutines of tasks that
-// have finished for the next ones. before counts the overloads before each look.
+// have finished for the next ones. before counts the overloads that have begun before each look, one of which may be under way yet.
 func betweenOverloads(looks []map[string]float64, before []int64) (adjusted []map[string]float64) {
 	kept := 0.0
 	for i, look := range looks {
-		if i > 0 && before[i] != before[i-1] {
+		if i > 0 && before[i] != before[max(i-2, 0)] {
 			kept += look["goroutines"] - looks[i-1]["goroutines"]
 		}
 		look = maps.Clone(look)

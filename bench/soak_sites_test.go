@@ -14,7 +14,8 @@ func TestGoroutinesBetweenOverloads(t *testing.T) {
 		}
 		return all
 	}
-	overloads := []int64{0, 0, 1, 1, 1, 2, 2, 2}
-	testenv.Check(t, flat(betweenOverloads(looks(100, 110, 900, 905, 900, 1200, 1205, 1200), overloads)))
-	testenv.ErrorSays(t, flat(betweenOverloads(looks(100, 110, 900, 950, 1000, 1200, 1300, 1400), overloads)), "goroutines have grown")
+	overloads := []int64{0, 0, 1, 1, 1, 1, 2, 2, 2, 2}
+	testenv.Check(t, flat(betweenOverloads(looks(100, 110, 900, 905, 900, 905, 1200, 1205, 1200, 1205), overloads)))
+	testenv.Check(t, flat(betweenOverloads(looks(100, 110, 115, 905, 900, 905, 910, 1205, 1200, 1205), overloads)), "overloads that had just begun")
+	testenv.ErrorSays(t, flat(betweenOverloads(looks(100, 110, 900, 950, 1000, 1050, 1200, 1300, 1400, 1500), overloads)), "goroutines have grown")
 }
