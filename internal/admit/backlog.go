@@ -187,7 +187,7 @@ func (b *Backlog) NewestFirst() bool { return b.late > 0 && b.turns%lateTurns !=
 func (b *Backlog) Look(out int) BacklogState {
 	afresh := b.clarify()
 	s := BacklogState{
-		Afresh: afresh, Waiting: b.waiting - b.late, Departed: b.departed, Late: b.lateGone,
+		Afresh: afresh, Several: b.whole, Waiting: b.waiting - b.late, Departed: b.departed, Late: b.lateGone,
 		Waited: b.waited, Quickest: b.quickest, Out: out,
 	}
 	b.departed, b.lateGone, b.waited, b.quickest = 0, 0, 0, math.MaxInt64
@@ -232,6 +232,7 @@ func (b *Backlog) Quiet(now time.Duration) bool { return now-b.quietSince > quie
 // was set.
 type BacklogState struct {
 	Afresh   bool          // what was said before was of something else
+	Several  bool          // the tasks wait for several things, as connections, and not for one, as a lock
 	Waiting  int           // tasks there, without the late
 	Departed int           // tasks whose wait is over, without the late
 	Late     int           // late tasks whose wait is over

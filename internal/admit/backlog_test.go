@@ -29,7 +29,7 @@ func TestLateTasks(t *testing.T) {
 	if s.Late != 1 || s.Departed != 1 || s.Waiting != 1 || s.Out != 5 || s.Waited != s.Quickest || (s.Waited-time.Second).Abs() > 1<<stampBits {
 		t.Errorf("%+v; want a late task, one in time after a second, one that waits in time, and 5 outside", s)
 	}
-	testenv.Equal(t, b.Look(0), BacklogState{Waiting: 1, Quickest: b.quickest}, "since then")
+	testenv.Equal(t, b.Look(0), BacklogState{Several: true, Waiting: 1, Quickest: b.quickest}, "since then")
 }
 
 // A task on its way to the node has a place there until it arrives or turns away, and one place only.

@@ -23,8 +23,9 @@ import (
 // before as there are more of them, and no more wait than have come meanwhile: if half of them sleep for a second, the
 // others overtake these.
 //
-// By Little's law as many tasks wait as depart in the time that they wait. The limit begins with as many as waited when no fewer
-// departed, and is lowered to what departs in a time that is short enough (short). If the node does several things at once, and
+// By Little's law as many tasks wait as depart in the time that they wait. The limit is what departs in a time that is short
+// enough (short). Where the tasks wait for several things, it begins with as many as waited when no fewer departed, and is lowered
+// to that. If the node does several things at once, and
 // the tasks are there meanwhile, that is too few: fewer depart. Then how long they wait is how long the node takes, and the limit
 // becomes what departs in a time with room for more (room), as the node may be several servers of which some have nothing to do.
 type BottleneckLimit struct {
@@ -121,7 +122,7 @@ func (b *BottleneckLimit) Update(now time.Duration, s BacklogState) {
 		w.wait = b.waited.Seconds() / float64(b.departed)
 	}
 	if b.limit == 0 && now >= b.hold {
-		if !b.detect(now, &w, waiting, more) {
+		if !b.detect(now, &w, waiting, more, s.Several) {
 			return
 		}
 	} else if b.limit > 0 {
@@ -145,7 +146,7 @@ func short(rate float64) float64 {
 // than before does not count, and the next is compared with the window before it. If more tasks depart, the streak begins anew.
 // Where tasks overtake each other, the signs may be chance: then eight times as many have to wait. It reports whether the window
 // is over, else it goes on.
-func (b *BottleneckLimit) detect(now time.Duration, w *bottleneckWindow, waiting, more int) bool {
+func (b *BottleneckLimit) detect(now time.Duration, w *bottleneckWindow, waiting, more int, several bool) bool {
 	grew := float64(more) > windowSigma*math.Sqrt(float64(max(b.departed, 1)))+1
 	if !grew && more > 0 && now-b.began < windowLongest {
 		return false // it may yet turn out to have grown
@@ -181,7 +182,10 @@ func (b *BottleneckLimit) detect(now time.Duration, w *bottleneckWindow, waiting
 	}
 	b.wantedAt = now
 	b.rate, b.wait, b.tried = float64(b.streakDeparts)/(now-b.streakBegan).Seconds(), w.wait, true
-	b.limit = max(b.rate*short(b.rate), float64(b.refWaiting), limitLeast)
+	b.limit = max(b.rate*short(b.rate), limitLeast)
+	if several {
+		b.limit = max(b.limit, float64(b.refWaiting))
+	}
 	return true
 }
 

@@ -316,7 +316,7 @@ func TestServersBehindManyBalancersStayBusy(t *testing.T) {
 	for seed := range uint64(testenv.Rounds(5, 50)) {
 		f := &blindFleet{rng: rand.New(rand.NewPCG(seed, 6))}
 		var limit BottleneckLimit
-		var s BacklogState
+		s := BacklogState{Several: true}
 		outside, next, done, limited := 0, 0.0, [12]int{}, false
 		for now := time.Millisecond; now < 12*time.Second; now += time.Millisecond {
 			for next += 3 * capacity / 1000; next >= 1; next-- {
@@ -332,7 +332,7 @@ func TestServersBehindManyBalancersStayBusy(t *testing.T) {
 			if now%lookTick == 0 && now > 300*time.Millisecond {
 				s.Waiting, s.Out = f.inside, outside
 				limit.Update(now, s)
-				s = BacklogState{Quickest: math.MaxInt64}
+				s = BacklogState{Several: true, Quickest: math.MaxInt64}
 				limited = limited || limit.Limit() > 0
 			}
 		}
