@@ -43,9 +43,9 @@ var figures = []report.Figure{
 	{What: "memory of an idle connection, bytes", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "knot", Peers: []string{"nginx", "gnet", "fasthttp", "net-http"}},
 	{What: "the same, taken over as for a WebSocket", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "knot-upgraded"},
 	{What: "the same, with a waiting task, as for an event stream", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "capriccio-task"},
-	{What: "CPU of a small request, µs", Experiment: "hello", Metric: "cpu-per-request", X: 1, Our: "knot", Peers: []string{"nginx", "gnet", "fasthttp", "net-http"}, Scale: 1e-3},
+	{Fit: "**neutral**", What: "CPU of a small request, µs", Experiment: "hello", Metric: "cpu-per-request", X: 1, Our: "knot", Peers: []string{"nginx", "gnet", "fasthttp", "net-http"}, Scale: 1e-3},
 	{What: "the same with a handler of net/http", Experiment: "hello", Metric: "cpu-per-request", X: 1, Our: "knot-http", Scale: 1e-3},
-	{Fit: "**neutral**", What: "CPU of a TLS handshake and a small file, µs", Experiment: "tls", Metric: "cpu-per-request", X: tlsHandshakes, Our: "knot", Peers: []string{"net-http", "nginx"}},
+	{What: "CPU of a TLS handshake and a small file, µs", Experiment: "tls", Metric: "cpu-per-request", X: tlsHandshakes, Our: "knot", Peers: []string{"net-http", "nginx"}},
 	{What: "CPU of a proxied request, µs", Experiment: "proxy", Metric: "cpu-per-request", X: 1, Our: "knot", Peers: []string{"nginx", "net-http"}, Scale: 1e-3},
 	{What: "CPU of a file of 16 KB, µs", Experiment: "files", Metric: "cpu-per-request", X: 16, Our: "knot", Peers: []string{"lighttpd", "nginx"}},
 }
