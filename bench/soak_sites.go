@@ -166,7 +166,7 @@ func (r *run) reportSites(s *sitesSoak, processes [][]map[string]float64, length
 }
 
 // betweenOverloads returns looks in which the goroutines do not grow with an overload: a loop keeps up to 4096 goroutines of tasks that
-// have finished for the next ones. before counts the overloads that have begun before each look, one of which may be under way yet.
+// have finished for the next ones. before[i] is how many overloads had begun at look i; the last may still be under way.
 func betweenOverloads(looks []map[string]float64, before []int64) (adjusted []map[string]float64) {
 	kept := 0.0
 	for i, look := range looks {

@@ -188,7 +188,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 // tornBody is the error for a body that has ended too early.
 func tornBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), err) }
 
-// bodyTimeoutError returns the error for a body of which nothing more came before the deadline of the read.
+// bodyTimeoutError returns the error for a body that did not go on before the deadline of the read.
 func bodyTimeoutError(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err) }
 
 // countBody counts n bytes that were read of the body, and parks while memory is short and others go first.

@@ -195,12 +195,24 @@ func TestWildcardsAreLikeNets(t *testing.T) {
 	}
 }
 
-// dialWildcard listens on one address, and dials another with the same port.
+// dialWildcard listens on one address, and dials another with the same port. That may be a port of another program, which listens on
+// the address dialled, or the very port that the dial comes from: then nothing is accepted, and another port is tried.
 func dialWildcard(n library, network, listen, dial string, note func(string, ...any)) {
+	for try := 1; ; try++ {
+		var said []string
+		if accepted := dialPort(n, network, listen, dial, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }); accepted || try == 3 {
+			note("%s", strings.Join(said, "; "))
+			return
+		}
+	}
+}
+
+// dialPort does that once. It reports whether the connection was accepted, if there was one.
+func dialPort(n library, network, listen, dial string, note func(string, ...any)) (accepted bool) {
 	ln, err := n.listen(network, listen)
 	if err != nil {
 		note("listen: %s", shape(err))
-		return
+		return true
 	}
 	defer ln.Close()
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
@@ -208,16 +220,18 @@ func dialWildcard(n library, network, listen, dial string, note func(string, ...
 	c, err := n.dial(context.Background(), network, net.JoinHostPort(dial, port))
 	if err != nil {
 		note("dial: %s", shape(err, port))
-		return
+		return true
 	}
 	defer c.Close()
 	note("connects to %s", strings.TrimSuffix(c.RemoteAddr().String(), port))
+	defer time.AfterFunc(3*time.Second, func() { ln.Close() }).Stop()
 	s, err := ln.Accept()
 	if err != nil {
 		note("accept: %s", shape(err))
-		return
+		return false
 	}
 	s.Close()
+	return true
 }
 
 // What Listen and ListenPacket can't have they name, as package net does.

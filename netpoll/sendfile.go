@@ -256,7 +256,7 @@ func (d *desc) spare(n int64) {
 	}
 	defer d.unuse()
 	d.flags.Or(flagMeasured)
-	if size, err := sys.Option(int(d.fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err == nil && 0 < size && size < tinySegment {
+	if size := d.segment(); 0 < size && size < tinySegment {
 		sys.SetOption(int(d.fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, spareUnsent) // without it all still works
 	}
 }

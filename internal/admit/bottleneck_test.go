@@ -119,7 +119,8 @@ func TestALockThatLimitsIsFound(t *testing.T) {
 	}
 }
 
-// It is found although many wait already when it is first looked at, and the processor is away now and then.
+// It is found although many wait already when it is first looked at, and the processor is away now and then; and its limit lets
+// tasks wait for a short time only from the beginning.
 func TestALockThatManyWaitForIsFound(t *testing.T) {
 	for _, times := range []float64{2, 10} {
 		for seed := range uint64(10) {
@@ -139,6 +140,7 @@ func TestALockThatManyWaitForIsFound(t *testing.T) {
 			if !n.limited {
 				t.Errorf("%v ×, seed %d: not found in 3 s", times, seed)
 			}
+			testenv.AtMost(t, n.limit.Limit(), 100, "%v ×, seed %d: the first limit, of 1,000 tasks a second", times, seed)
 		}
 	}
 }

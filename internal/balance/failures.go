@@ -12,8 +12,8 @@ import (
 type Failures struct {
 	n    atomic.Int64 // failures that count; atomic, changed with mu held
 	mu   sync.Mutex
-	ends [2048]int32 // failures that cease to count in a millisecond, by its number modulo the length; guarded by mu
-	now  int64       // the last millisecond whose failures have ceased to count; guarded by mu
+	ends [maxAge/time.Millisecond + 2]int32 // failures that cease to count in a millisecond, by its number modulo the length; guarded by mu
+	now  int64                              // the last millisecond whose failures have ceased to count; guarded by mu
 }
 
 // Add records a failure at now, in nanoseconds. It counts for lasts, which is not negative, but for a second at most: a backend
@@ -22,7 +22,7 @@ func (f *Failures) Add(now int64, lasts time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expire(now)
-	end := max(now/int64(time.Millisecond), f.now) + int64(min(lasts, maxAge)/time.Millisecond) + 1
+	end := f.now + int64(min(lasts, maxAge)/time.Millisecond) + 1
 	f.ends[end%int64(len(f.ends))]++
 	f.n.Add(1)
 }

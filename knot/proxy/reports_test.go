@@ -130,13 +130,18 @@ func TestLateErrorsHaveALatency(t *testing.T) {
 	testenv.True(t, l.Known && l.Latency == time.Second, "%+v", l)
 }
 
-// TestProbes: a backend that gets no requests is asked how it is, for the host of the request that another one got.
-func TestProbes(t *testing.T) {
+// withoutRequests serves two backends, the second of which gets probes only: it says that it has many requests.
+func withoutRequests(t *testing.T) (f *front, second *reporter) {
 	_, a := newReporter(t, load(1, 0.1))
-	other, b := newReporter(t, load(500, 0.1))
+	second, b := newReporter(t, load(500, 0.1))
 	config := to(a, b)
 	config.Balance = "prequal"
-	f := serve(t, config, 1)
+	return serve(t, config, 1), second
+}
+
+// TestProbes: a backend that gets no requests is asked how it is, for the host of the request that another one got.
+func TestProbes(t *testing.T) {
+	f, other := withoutRequests(t)
 	f.p.Start()
 	for range 10_000 {
 		f.asks("/")
@@ -152,12 +157,8 @@ func TestProbes(t *testing.T) {
 
 // TestRefusedProbes: a backend that has no room for a probe is probed again soon, unlike one that does not report.
 func TestRefusedProbes(t *testing.T) {
-	_, a := newReporter(t, load(1, 0.1))
-	other, b := newReporter(t, load(500, 0.1))
+	f, other := withoutRequests(t)
 	other.shut.Store(true)
-	config := to(a, b)
-	config.Balance = "prequal"
-	f := serve(t, config, 1)
 	f.p.Start()
 	for range 10_000 {
 		f.asks("/")
