@@ -83,9 +83,9 @@ type conn struct {
 	srv    *Server
 	again  func()     // serveClient, made once
 	stream *stream    // nc, if that is one: then the server has not admitted it
-	h2     *http2Conn // that speaks HTTP/2 on it; guarded by srv.mu
-	next   *conn      // guarded by srv.mu
-	prev   *conn      // guarded by srv.mu
+	h2     *http2Conn // that speaks HTTP/2 on it; guarded by srv.conns.mu
+	next   *conn      // guarded by srv.conns.mu
+	prev   *conn      // guarded by srv.conns.mu
 
 	remote *peerAddr  // made when first needed
 	known  *connFacts // for handlers of net/http, made when first needed
@@ -105,7 +105,7 @@ type conn struct {
 	refused         bool // was not let in
 	extended        bool // see extend
 	opens           opening
-	unwanted        bool // is to be told, in place of that, that there are too many; set under srv.mu, before start
+	unwanted        bool // is to be told, in place of that, that there are too many; set under srv.conns.mu, before start
 }
 
 // start serves the connection until it closes, or until it rests where the
@@ -176,7 +176,7 @@ func (c *conn) idle() bool {
 	}
 	c.srv.reportState(c, http.StateIdle)
 	c.state.Store(connIdle)
-	if c.srv.stopping.Load() && !c.srv.handing.Load() && !c.unread() {
+	if c.srv.conns.stopping.Load() && !c.srv.handing.Load() && !c.unread() {
 		// Shutdown may have missed it; if not, it only closed nc. The client must
 		// still get the last answer.
 		if c.state.CompareAndSwap(connIdle, connActive) && c.linger() {

@@ -40,65 +40,81 @@ type Ctx struct {
 	c   *conn
 	srv *Server
 
+	buffers
+	head h1.Head
+	requestFacts
+	body body
+	resp response
+	progress
+
+	span    ownctx.Span // nil: the request is not traced
+	adapted *exchange   // while a handler of net/http has the request
+	apart   *bodyApart  // while the body is read elsewhere, or, of the Ctx that does that, always
+	slowOut pace.Wait   // of the client that takes the response; atomic
+	slowIn  pace.Wait   // ... that sends the body; atomic
+	answers counters.Batch
+
+	// Kept from request to request, so that they need not be made anew.
+	scratch  []byte // backing of path when it differs from the target
+	pathText string // path as a string, for the next equal path
+	fileTools
+}
+
+// buffers have what was read of the connection and not used yet, and what is to be written.
+type buffers struct {
 	// in[r:w] is read and not yet used. While a request is served,
 	// in[headAt:bodyAt] is its head.
 	in             []byte
 	r, w           int
 	headAt, bodyAt int
-	headCopy       []byte // the head, for filters while a goroutine may read the body into in; nil: none
+	reads          uint8 // see busyReads
 
 	out      []byte // gathered responses
 	writeErr error  // first failed write; nothing is written after it
+	vector   net.Buffers
+	vectors  [4][]byte
 
-	head     h1.Head
+	counted int64 // bytes of in and out, as said to the runtime
+	spoiled bool  // a handler was torn out of the Ctx: not to be used again
+}
+
+// requestFacts are what is known of one request beside its head. resetRequest clears them.
+type requestFacts struct {
+	headCopy []byte            // the head, for filters while a goroutine may read the body into in; nil: none
 	path     []byte            // decoded and cleaned
-	scratch  []byte            // backing of path when it differs from the target
-	pathText string            // path as a string, kept for the next equal path
 	user     string            // name of the client, for the access log
 	id       string            // of the request, for logs and backends; "": none
 	log      *AccessLog        // in place of the server's; nil: that
 	client   clientaddr.Client // where the request is from
 	demand   *demand           // nil: it has said nothing
 	passed   []Header          // lines for backends, see inner.PassHeader
-	span     ownctx.Span       // nil: the request is not traced
 	// rewritten is what Rewrite was given last; nil: nothing
-	rewritten *rewritten
-	began     time.Duration // since clock.base: when the request was complete, if log or statistics need it; else 0
-	answers   counters.Batch
-	body      body
-	resp      response
+	rewritten  *rewritten
+	began      time.Duration // since clock.base: when the request was complete, if log or statistics need it; else 0
+	turnedAway bool          // the request was refused before its handler
+	pace       pace.Pace
+}
 
-	reads      uint8
-	closing    bool  // the connection ends with the current response
-	torn       bool  // ... at once: the response could not be completed
-	finished   bool  // the current request is answered and logged
-	dropBy     int64 // while what the handler left of the body is awaited, before the answer: until when; else 0
-	duplex     bool  // the handler wanted to answer without regard to the body
-	counted    int64 // bytes of in and out, as said to the runtime
-	spoiled    bool  // a handler was torn out of it: not to be used again
-	gone       bool  // a handler has taken the connection over
-	turnedAway bool  // the request was refused before its handler
+// progress is how far the request and its connection are.
+type progress struct {
+	closing  bool  // the connection ends with the current response
+	torn     bool  // ... at once: the response could not be completed
+	gone     bool  // a handler has taken the connection over
+	finished bool  // the current request is answered and logged
+	duplex   bool  // the handler wanted to answer without regard to the body
+	dropBy   int64 // while the rest of the body that the handler left is awaited, before the answer: until when; else 0
+}
 
-	adapted *exchange  // while a handler of net/http has the request
-	apart   *bodyApart // while the body is read elsewhere, or, of the Ctx that does that, always
-
-	pace pace.Pace
-
-	slowOut pace.Wait // of the client that takes the response; atomic
-	slowIn  pace.Wait // ... that sends the body; atomic
-
-	// Used by Files: what the store has to know, the buffers of widen, what SendFile asks.
+// fileTools are what Files needs for a request: what the store has to know, the buffers of widen, what SendFile asks.
+type fileTools struct {
 	asked     store.Request
 	wide      *[store.WideSize]byte
 	narrowOut []byte
 	pages     entryPages
-
-	vector  net.Buffers
-	vectors [4][]byte
 }
 
 func newCtx() *Ctx {
-	return &Ctx{in: make([]byte, inSize), out: make([]byte, 0, outSize), answers: counters.NewBatch()}
+	return &Ctx{buffers: buffers{in: make([]byte, inSize), out: make([]byte, 0, outSize)}, answers: counters.NewBatch()}
 }
 
 // headBytes is what the spans of head count from.
@@ -121,13 +137,12 @@ func (x *Ctx) resetRequest() {
 	r := &x.resp
 	clear(r.filters)
 	r.kept, r.filters = r.kept[:0], r.filters[:0]
-	x.path, x.headCopy, x.rewritten, x.passed = nil, nil, nil, nil
-	x.pace, x.user, x.id, x.log, x.began, x.client = pace.Pace{}, "", "", nil, 0, clientaddr.Client{}
-	x.slowOut.Reset()
-	x.slowIn.Reset()
-	if x.turnedAway = false; x.demand != nil {
+	if x.demand != nil {
 		x.dropDemand()
 	}
+	x.requestFacts = requestFacts{}
+	x.slowOut.Reset()
+	x.slowIn.Reset()
 }
 
 // Method is the request method as it came: those of RFC 9110 and PATCH, and any other token.
@@ -264,7 +279,7 @@ func (x *Ctx) busyReads() {
 func (x *Ctx) returnBuffers() {
 	tasks.Buffers.Release(x.counted)
 	x.counted, x.spoiled = 0, true
-	y := &Ctx{in: x.in, out: x.out[:0], head: h1.Head{Fields: x.head.Fields}}
+	y := &Ctx{buffers: buffers{in: x.in, out: x.out[:0]}, head: h1.Head{Fields: x.head.Fields}}
 	x.in, x.out, x.head.Fields, x.r, x.w = nil, nil, nil, 0, 0
 	y.recycle()
 	contexts.Put(y)
@@ -279,7 +294,7 @@ func (x *Ctx) recycle() {
 	x.r, x.w, x.headAt, x.bodyAt = 0, 0, 0, 0
 	x.body = body{}
 	x.resp.forget()
-	x.closing, x.torn, x.gone, x.finished, x.duplex = false, false, false, false, false
+	x.progress = progress{}
 	x.out = x.out[:0]
 	if len(x.in) > keepSize || len(x.in) < inSize {
 		x.in = make([]byte, inSize)

@@ -66,8 +66,8 @@ func (s *Server) entryOf(ln net.Listener, config *tls.Config) (entry, error) {
 		}
 		on.proxies = &e.ProxyProtocol.peers
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.adding.Lock()
+	defer s.adding.Unlock()
 	var all []*Endpoint
 	if before := s.endpoints.Load(); before != nil {
 		all = *before

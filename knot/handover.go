@@ -24,7 +24,7 @@ const lastAnswers = time.Second
 // has none. The caller closes them. The method Fd of one that a listener of package net has makes the socket
 // blocking, for all that have it: take its number by SyscallConn. Safe from anywhere.
 func (s *Server) Sockets() (files []*os.File, err error) {
-	for _, ln := range s.tracked() {
+	for _, ln := range s.conns.tracked() {
 		var some []*os.File
 		switch ln := ln.(type) {
 		case interface{ Files() ([]*os.File, error) }:
@@ -50,10 +50,10 @@ func (s *Server) Sockets() (files []*os.File, err error) {
 // handOver stops the server when another process has its sockets. It parks.
 func (s *Server) handOver(ctx context.Context) error {
 	s.handing.Store(true) // before stopping, so that it is not taken for a shutdown
-	s.stopping.Store(true)
+	s.conns.stopping.Store(true)
 	s.sayGoAway()
 	task.Offload(func() {
-		for _, ln := range s.tracked() {
+		for _, ln := range s.conns.tracked() {
 			if ln, ok := ln.(interface{ SetUnlinkOnClose(bool) }); ok {
 				ln.SetUnlinkOnClose(false) // the file is the other process's now
 			}

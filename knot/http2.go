@@ -105,11 +105,11 @@ func (s *Server) serveHTTP2(c *conn, prefix []byte) {
 		on.Entrance = nil
 	}
 	h.Conn = h2.NewConn(on)
-	s.mu.Lock()
+	s.conns.mu.Lock()
 	c.h2 = h
 	c.state.Store(connFresh)
-	s.mu.Unlock()
-	if s.stopping.Load() { // or Shutdown finds it
+	s.conns.mu.Unlock()
+	if s.conns.stopping.Load() { // or Shutdown finds it
 		h.Leave()
 	}
 	if _, state := c.facts(); state != nil && state.Version == tls.VersionTLS12 &&
@@ -203,13 +203,12 @@ func (r *http2Request) SetClient(addr netip.Addr) { r.framing.on.c.setClient(add
 // sayGoAway tells all clients of HTTP/2 to send no further requests. It may block for a moment.
 func (s *Server) sayGoAway() {
 	var all []*http2Conn
-	s.mu.Lock()
-	for c := s.first; c != nil; c = c.next {
+	s.conns.each(func(c *conn) bool {
 		if c.h2 != nil {
 			all = append(all, c.h2)
 		}
-	}
-	s.mu.Unlock()
+		return true
+	})
 	for _, h := range all {
 		go h.Leave() // which may wait for the client
 	}

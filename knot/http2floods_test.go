@@ -210,9 +210,9 @@ func TestHTTP2HeadsWait(t *testing.T) {
 	for i := range many {
 		p.ask(i+1, fmt.Sprint("/", i))
 	}
-	s.mu.Lock()
-	h := s.first.h2
-	s.mu.Unlock()
+	s.conns.mu.Lock()
+	h := s.conns.newest.h2
+	s.conns.mu.Unlock()
 	testenv.Until(t, "all are answered, or wait; one may be sending", func() bool {
 		left, ended := h.Requests()
 		h.EachWriter(func(h2.Request) { left-- })

@@ -177,7 +177,7 @@ func (i *inner) BodyApart() (ownctx.Body, error) {
 		}
 	}
 	rest := x.in[x.r:x.w]
-	y := &Ctx{c: x.c, srv: x.srv, in: make([]byte, max(len(rest), slimIn))}
+	y := &Ctx{c: x.c, srv: x.srv, buffers: buffers{in: make([]byte, max(len(rest), slimIn))}}
 	b := &bodyApart{x: x, y: y}
 	y.w = copy(y.in, rest)
 	y.recount()

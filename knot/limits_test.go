@@ -128,7 +128,7 @@ func TestWhichConnectionMakesRoom(t *testing.T) {
 		case 8:
 			c.unwanted = true
 		}
-		s.enlist(c)
+		s.conns.enter(c, 0, nil)
 		all[c] = n
 	}
 	seen := make(map[int]bool)
@@ -144,9 +144,9 @@ func TestWhichConnectionMakesRoom(t *testing.T) {
 	if seen[3] || seen[5] || seen[6] || seen[8] || len(seen) != conns-4 {
 		t.Errorf("of %d connections these may go: %v", conns, seen)
 	}
-	c := s.hand
-	s.forget(c)
-	if s.hand == c {
+	c := s.conns.cursor
+	s.conns.leave(c)
+	if s.conns.cursor == c {
 		t.Error("a connection that is gone is looked at")
 	}
 }

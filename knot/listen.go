@@ -38,7 +38,7 @@ func (s *Server) Run(ctx context.Context) error {
 // serveUntil serves all, over TLS if config is not nil, until ctx ends or one of them fails.
 func (s *Server) serveUntil(ctx context.Context, all []net.Listener, config *tls.Config) error {
 	for _, ln := range all {
-		s.track(bare(ln)) // clients may come from now on
+		s.conns.track(bare(ln)) // clients may come from now on
 	}
 	until, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -173,10 +173,10 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	if err := s.std.Begin(ln); err != nil {
 		return err
 	}
-	if !s.track(ln) {
+	if !s.conns.track(ln) {
 		return ErrServerClosed
 	}
-	defer s.untrack(ln)
+	defer s.conns.untrack(ln)
 	if s.Listening != nil {
 		s.Listening(ln.Addr())
 	}
@@ -188,7 +188,7 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 	default:
 		err = s.acceptForeign(ln, on)
 	}
-	if s.stopping.Load() {
+	if s.conns.stopping.Load() {
 		return ErrServerClosed
 	}
 	return fmt.Errorf("knot: serving %v: %w", ln.Addr(), err)
@@ -267,7 +267,7 @@ func (s *Server) takeForeign(nc net.Conn, on entry) {
 
 // warnOfGoroutines logs for the first connection that is served without what a runtime does for it.
 func (s *Server) warnOfGoroutines(nc net.Conn) {
-	if s.onGoroutines.Swap(true) {
+	if s.warned.goroutines.Swap(true) {
 		return
 	}
 	remedy := "call Serve in capriccio.Run"
@@ -330,7 +330,7 @@ func (s *Server) acceptLoop(ln net.Listener, take func(nc net.Conn)) error {
 			s.accepted.Add(1)
 			take(nc)
 			continue
-		case s.stopping.Load() || errors.Is(err, net.ErrClosed):
+		case s.conns.stopping.Load() || errors.Is(err, net.ErrClosed):
 			return err
 		}
 		// Out of descriptors, most likely: wait for some to come free.
@@ -340,28 +340,4 @@ func (s *Server) acceptLoop(ln net.Listener, take func(nc net.Conn)) error {
 			return err
 		}
 	}
-}
-
-// track lets Shutdown and Close close ln. It reports whether ln may be served.
-func (s *Server) track(ln net.Listener) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.listeners[ln]; known && !s.closed {
-		return true
-	}
-	if s.stopping.Load() {
-		return false
-	}
-	if s.listeners == nil {
-		s.listeners = make(map[net.Listener]struct{})
-	}
-	s.listeners[ln] = struct{}{}
-	return true
-}
-
-func (s *Server) untrack(ln net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.listeners, ln)
-	s.checkDrained()
 }

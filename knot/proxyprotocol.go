@@ -52,7 +52,7 @@ func (s *Server) reportProxy(c *conn, err error) {
 	if err == io.EOF {
 		return
 	}
-	if untold, due := s.unproxied.Due(s.clock.Now()); due {
+	if untold, due := s.warned.unproxied.Due(s.clock.Now()); due {
 		s.errorLog().Warn("knot: a connection of a trusted proxy is refused", "error", err, "proxy", c.nc.RemoteAddr(), "listener", c.nc.LocalAddr(), "unreported", untold)
 	}
 }

@@ -377,7 +377,7 @@ func (x *Ctx) commit(length int64) {
 
 // mustClose reports whether the connection can't outlive this response.
 func (x *Ctx) mustClose() bool {
-	if !x.head.Persistent() || x.srv.stopping.Load() {
+	if !x.head.Persistent() || x.srv.conns.stopping.Load() {
 		return true
 	}
 	of, reading := x, (*task.Mutex)(nil)

@@ -33,7 +33,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 		Listening: func(a net.Addr) { addr <- a.String() },
 		Handler: func(x *Ctx) error {
 			cancel()
-			for !x.srv.stopping.Load() { // while this request is under way
+			for !x.srv.conns.stopping.Load() { // while this request is under way
 				task.Yield()
 			}
 			return x.SendString(200, "text/plain", "in time")

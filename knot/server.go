@@ -177,42 +177,29 @@ type Server struct {
 	clock        clock.Clock
 	bodies       *admit.BodyBudget // nil: that of the runtime; set by tests
 
-	overload   clock.Rare // too many connections
-	scarcity   clock.Rare // no descriptors for handlers
-	unshaken   clock.Rare // handshakes that have failed
-	unproxied  clock.Rare // connections of proxies without a header of the PROXY protocol
-	handshakes handshakeCounts
-	refusedAt  atomic.Int64 // clock reading when a request was refused last; atomic
-	stalls     clock.Rare   // responses that were ended to make room
-	stallsAt   atomic.Int64 // clock reading when stalled responses were looked for last; 0: never; atomic
+	ctx    context.Context    // fixed by once
+	cancel context.CancelFunc // fixed by once
 
-	// stopping: answer the requests under way, and one request of every open connection; each answer is
-	// the last of its connection. atomic
-	stopping atomic.Bool
-
-	onGoroutines atomic.Bool // the log says that connections are served by goroutines; atomic
+	conns connTable
 	// handing: stopping, but a client between requests may still send one. atomic
 	handing atomic.Bool
-	// endpoints are all Endpoints that were served; conn.endpoint is an index, and 1. atomic, replaced with mu held
-	endpoints atomic.Pointer[[]*Endpoint]
-	accepted  atomic.Uint64 // connections that acceptLoop has taken; atomic
+	// endpoints are all Endpoints that were served; conn.endpoint is an index, and 1. atomic, replaced with adding held
+	endpoints  atomic.Pointer[[]*Endpoint]
+	adding     sync.Mutex
+	handshakes handshakeCounts
+	accepted   atomic.Uint64 // connections that acceptLoop has taken; atomic
+	refusedAt  atomic.Int64  // clock reading when a request was refused last; atomic
+	stallsAt   atomic.Int64  // clock reading when stalled responses were looked for last; 0: never; atomic
 
-	mu        sync.Mutex
-	listeners map[net.Listener]struct{} // listeners whose Serve has not returned; guarded by mu
-	first     *conn                     // all connections, the newest first; guarded by mu
-	hand      *conn                     // where makeRoom goes on looking; nil: at first; guarded by mu
-	count     int                       // guarded by mu
-	hijacked  int                       // connections that handlers have; guarded by mu
-	conns     uint64                    // taken up so far; guarded by mu
-	turned    uint64                    // connections that were told that there are too many; guarded by mu
-	evicted   uint64                    // connections closed to make room for others; guarded by mu
-	turnedAt  int64                     // clock reading when it was last; 0: never; guarded by mu
-	room      context.Context           // ends when a connection is gone; nil: no listener waits for that; guarded by mu
-	roomy     context.CancelFunc        // ends room; guarded by mu
-	drained   chan struct{}             // closed when stopping, and no listener and no connection is left; guarded by mu
-	closed    bool                      // no connection is taken up any more; guarded by mu
-	ctx       context.Context           // fixed by once
-	cancel    context.CancelFunc        // fixed by once
+	// warned spaces out the lines of the error log.
+	warned struct {
+		full       clock.Rare  // too many connections
+		scarcity   clock.Rare  // no descriptors for handlers
+		handshakes clock.Rare  // handshakes that have failed
+		unproxied  clock.Rare  // connections of proxies without a header of the PROXY protocol
+		stalls     clock.Rare  // responses that were ended to make room
+		goroutines atomic.Bool // connections are served by goroutines, said once; atomic
+	}
 }
 
 // ErrServerClosed is returned by Serve and ListenAndServe after Shutdown or Close. It is http.ErrServerClosed, which
@@ -248,7 +235,7 @@ func (s *Server) ready() {
 		}
 		s.secure = s.serverTLS(s.TLS)
 		s.demands = demandsOf(s)
-		s.drained = make(chan struct{})
+		s.conns.drained = make(chan struct{})
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.clock.Now()
 	})
@@ -287,7 +274,7 @@ func giveBack(x *Ctx) {
 // time. Call it in the connection's own task or goroutine. It parks.
 func (s *Server) ServeConn(nc net.Conn) {
 	s.ready()
-	if s.stopping.Load() {
+	if s.conns.stopping.Load() {
 		nc.Close()
 		return
 	}
@@ -319,17 +306,4 @@ func (s *Server) newConn(nc net.Conn, e entry) *conn {
 		nc = tlsin.New(nc, e.config, s.ShedTLSBuffers)
 	}
 	return &conn{nc: nc, srv: s, endpoint: e.endpoint, opens: opens}
-}
-
-// checkDrained needs mu.
-func (s *Server) checkDrained() {
-	if !s.stopping.Load() || s.count > 0 || len(s.listeners) > 0 {
-		return
-	}
-	s.closed = true
-	select {
-	case <-s.drained:
-	default:
-		close(s.drained)
-	}
 }

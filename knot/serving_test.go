@@ -58,7 +58,7 @@ func startServer(t *testing.T, s *Server, loops int) *served {
 	closeRuntime := func() error { return nil }
 	if loops == 0 {
 		ln, err = net.Listen("tcp", "127.0.0.1:0")
-		s.onGoroutines.Store(true) // the test knows
+		s.warned.goroutines.Store(true) // the test knows
 	} else {
 		closeRuntime = newRuntime(t, loops).Close
 		ln, err = netpoll.Listen("tcp", "127.0.0.1:0")

@@ -20,12 +20,12 @@ import (
 // end of the calling task's own context does not cut it short. It parks.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.ready()
-	s.stopping.Store(true)
+	s.conns.stopping.Store(true)
 	s.closeIdle()
 	s.sayGoAway()
 	var err error
 	task.Offload(func() {
-		for _, ln := range s.tracked() {
+		for _, ln := range s.conns.tracked() {
 			s.drain(ctx, ln)
 		}
 		if !s.awaitDrained(ctx) && s.busy() {
@@ -43,12 +43,10 @@ const freshFor = 5 * time.Second
 // awaitDrained blocks until no listener and no connection is left, or until ctx ends, and reports which: true for the first. After
 // freshFor it closes the connections on which no request has come.
 func (s *Server) awaitDrained(ctx context.Context) bool {
-	s.mu.Lock()
-	s.checkDrained()
-	s.mu.Unlock()
+	s.conns.checkDrained()
 	for old := time.After(freshFor); ; {
 		select {
-		case <-s.drained:
+		case <-s.conns.drained:
 			return true
 		case <-ctx.Done():
 			return false
@@ -63,18 +61,9 @@ func (s *Server) awaitDrained(ctx context.Context) bool {
 // moment.
 func (s *Server) Close() error {
 	s.ready()
-	s.stopping.Store(true)
+	s.conns.stopping.Store(true)
 	s.abort()
 	return nil
-}
-
-func (s *Server) tracked() (all []net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ln := range s.listeners {
-		all = append(all, ln)
-	}
-	return all
 }
 
 const (
@@ -118,15 +107,14 @@ func (s *Server) closeIdle() {
 		state uint32
 	}
 	now := s.clock.Now()
-	s.mu.Lock()
 	var idle []resting
-	for c := s.first; c != nil; c = c.next {
+	s.conns.each(func(c *conn) bool {
 		state, since := c.state.Load(), c.since.Load() // 0: not started yet
 		if c.h2 == nil && (state == connIdle || state == connFresh && since > 0 && now-since >= int64(freshFor)) {
 			idle = append(idle, resting{c, state})
 		}
-	}
-	s.mu.Unlock()
+		return true
+	})
 	for _, r := range idle {
 		if !unread(r.c.nc) && r.c.state.CompareAndSwap(r.state, connClosed) {
 			r.c.nc.Close() // its task, which that wakes, does the rest
@@ -145,29 +133,20 @@ func unread(nc net.Conn) bool {
 }
 
 // busy reports whether anything but fresh connections is left.
-func (s *Server) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := s.first; c != nil; c = c.next {
-		if c.state.Load() != connFresh {
-			return true
-		}
-	}
-	return false
+func (s *Server) busy() (found bool) {
+	s.conns.each(func(c *conn) bool {
+		found = c.state.Load() != connFresh
+		return !found
+	})
+	return found
 }
 
 // abort closes every listener and every connection, whatever it is doing.
 func (s *Server) abort() {
 	s.cancel()
 	s.clock.Close()
-	s.mu.Lock()
-	s.closed = true
-	var all []*conn
-	for c := s.first; c != nil; c = c.next {
-		all = append(all, c)
-	}
-	s.mu.Unlock()
-	for _, ln := range s.tracked() {
+	all := s.conns.close()
+	for _, ln := range s.conns.tracked() {
 		ln.Close()
 	}
 	for _, c := range all {

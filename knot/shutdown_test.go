@@ -27,11 +27,11 @@ func doneHandler(x *Ctx) error { return x.SendString(200, "text/plain", "done") 
 // returns when it has begun.
 func startDown(sv *served) (down chan error) {
 	down = make(chan error, 1)
-	for len(sv.tracked()) == 0 {
+	for len(sv.conns.tracked()) == 0 {
 		runtime.Gosched()
 	}
 	go func() { down <- sv.Shutdown(context.Background()) }()
-	for !sv.stopping.Load() {
+	for !sv.conns.stopping.Load() {
 		runtime.Gosched()
 	}
 	return down
@@ -206,14 +206,14 @@ func TestShutdownReadsWhatHasCome(t *testing.T) {
 	kept.ask(req("GET /"))
 	idle.ask(req("GET /"))
 	for resting := 0; resting < 2; { // the responses are read before their connections rest
-		sv.mu.Lock()
+		sv.conns.mu.Lock()
 		resting = 0
-		for c := sv.first; c != nil; c = c.next {
+		for c := sv.conns.newest; c != nil; c = c.next {
 			if c.state.Load() == connIdle {
 				resting++
 			}
 		}
-		sv.mu.Unlock()
+		sv.conns.mu.Unlock()
 		runtime.Gosched()
 	}
 	holder.send(req("GET /hold"))
@@ -221,11 +221,11 @@ func TestShutdownReadsWhatHasCome(t *testing.T) {
 	answer := make(chan error, 1)
 	go func() { answer <- wantLast(kept.nc) }()
 	for waiting := false; !waiting; runtime.Gosched() {
-		sv.mu.Lock()
-		for c := sv.first; c != nil; c = c.next {
+		sv.conns.mu.Lock()
+		for c := sv.conns.newest; c != nil; c = c.next {
 			waiting = waiting || c.state.Load() == connIdle && unread(c.nc)
 		}
-		sv.mu.Unlock()
+		sv.conns.mu.Unlock()
 	}
 	down := startDown(sv)
 	idle.wantClosed() // that needs no loop

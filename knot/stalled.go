@@ -46,7 +46,7 @@ func (s *Server) endStalled() (ended, conns int) {
 		}
 	}
 	if ended > 0 {
-		if untold, due := s.stalls.Due(now); due {
+		if untold, due := s.warned.stalls.Due(now); due {
 			s.errorLog().Warn("knot: overloaded, ending responses that their client does not take", "ended", ended, "unreported", untold)
 		}
 	}
@@ -62,16 +62,14 @@ func (s *Server) stalled(latest int64) (some []pace.Response[*conn]) {
 		}
 	}
 	var framed []*http2Conn
-	s.mu.Lock()
-	for range min(s.count, roomSteps) {
-		c := s.nextConn()
+	s.conns.visitSome(func(c *conn) bool {
 		if c.h2 != nil {
 			framed = append(framed, c.h2)
 		} else {
 			add(c)
 		}
-	}
-	s.mu.Unlock()
+		return true
+	})
 	for _, h := range framed {
 		h.EachWriter(func(r h2.Request) { add(&r.(*http2Request).conn) })
 	}

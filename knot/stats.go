@@ -64,11 +64,12 @@ func (s *Server) Stats() (sum Stats) {
 	if d := s.demands; d != nil {
 		sum.Late, sum.Malformed = d.late.Load(), d.malformed.Load()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sum.Accepted, sum.TurnedAway, sum.Evicted = s.conns, s.turned, s.evicted
-	sum.Conns, sum.Hijacked, sum.MaxConns = s.count+s.hijacked, s.hijacked, s.settings().conns
-	sum.Full = s.turnedAt != 0 && s.clock.Now()-s.turnedAt < int64(fullFor)
-	sum.Stopping = s.stopping.Load()
+	sum.MaxConns, sum.Stopping = s.settings().conns, s.conns.stopping.Load()
+	t := &s.conns
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum.Accepted, sum.TurnedAway, sum.Evicted = t.entered, t.turnedAway, t.evicted
+	sum.Conns, sum.Hijacked = t.served+t.hijacked, t.hijacked
+	sum.Full = t.fullAt != 0 && s.clock.Now()-t.fullAt < int64(fullFor)
 	return sum
 }

@@ -137,7 +137,7 @@ func (s *Server) reportHandshake(c *conn, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	if untold, due := s.unshaken.Due(s.clock.Now()); due {
+	if untold, due := s.warned.handshakes.Due(s.clock.Now()); due {
 		s.errorLog().Info("knot: TLS handshake error", "error", err, "client", c.remoteHost(), "unreported", untold)
 	}
 }

@@ -441,9 +441,9 @@ func restOverTLS(t *testing.T, sheds bool) {
 		p.want("200", strings.Repeat("x", 40000))
 	}
 	held := func() (most int) { // -1: one still reads
-		sv.mu.Lock()
-		defer sv.mu.Unlock()
-		for c := sv.first; c != nil; c = c.next {
+		sv.conns.mu.Lock()
+		defer sv.conns.mu.Unlock()
+		for c := sv.conns.newest; c != nil; c = c.next {
 			one := tlsin.Of(c.nc).Held()
 			if one < 0 {
 				return one

@@ -157,7 +157,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 			return turnGone
 		case x.torn || x.writeErr != nil:
 			return turnClose
-		case x.closing && (x.r < x.w || x.body.Phase != h1.BodyDone || x.srv.stopping.Load()):
+		case x.closing && (x.r < x.w || x.body.Phase != h1.BodyDone || x.srv.conns.stopping.Load()):
 			return turnLinger
 		case x.closing:
 			return turnClose
@@ -318,7 +318,7 @@ func (x *Ctx) settle(err error) {
 	}
 	switch {
 	case store.Scarce(err):
-		if before, due := x.srv.scarcity.Due(x.srv.clock.Now()); due {
+		if before, due := x.srv.warned.scarcity.Due(x.srv.clock.Now()); due {
 			x.logRequest("handler failed for want of descriptors", "error", err, "unreported", before)
 		}
 	case status < 500 || err == error(status):

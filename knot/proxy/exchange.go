@@ -4,21 +4,17 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/capriccio-go/capriccio/aio"
 	"github.com/capriccio-go/capriccio/internal/balance"
 	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 const (
@@ -66,68 +62,75 @@ type innerCtx interface {
 
 // An exchange is a request on its way. Fields without a word are of the task that serves it.
 type exchange struct {
-	p         *Proxy
-	x         *knot.Ctx
-	inner     innerCtx // of x
-	b         *backend
-	u         *upstream
-	group     *group   // where the request belongs
-	tried     uint64   // backends, by their bits
-	home      *backend // which the client sticks to; nil: none
-	key       uint64   // hash of what it is led by, if keyed
-	keyed     bool
-	loads     []balance.Load // room for what a choice goes by
-	room      []float64      // more of it
-	told      bool           // the response has a load report
-	trace     trace
-	method    string
-	trusted   bool          // the peer is a proxy whose word about the client counts
-	row       int64         // failures of b that its answer has ended, see backend.noteAnswer
-	until     time.Time     // for all of it; zero: no limit
+	p       *Proxy
+	x       *knot.Ctx
+	inner   innerCtx // of x
+	method  string
+	trusted bool          // the peer is a proxy whose word about the client counts
+	lines   []knot.Header // in place of those of the client, see linesOf
+	trace   trace
+	limits
+	choice
+
+	// The present try.
+	b       *backend
+	u       *upstream
+	used    bool  // the connection has had requests before
+	upgrade bool  // the request asks for another protocol
+	taken   bool  // a tunnel has the connection
+	armed   bool  // the deadline of the first read is set
+	asked   int64 // when the request, or its head, was sent, see elapsed
+	row     int64 // failures of b that its answer has ended, see backend.noteAnswer
+	told    bool  // the response has a load report
+	waits   *interrupter
+	out     []byte // to be sent
+
+	requestBody
+	reply
+	cgi
+}
+
+// limits say how long an exchange may take, and what backends are told of that.
+type limits struct {
+	until     time.Time     // for all of the exchange; zero: no limit
 	hasty     bool          // until is when the client waits no longer
 	demand    ownctx.Demand // what backends are told of the client, if demands
 	demands   bool
 	tellsGRPC bool // ... in the line of gRPC, too
-	waits     *interrupter
+}
 
-	content    []byte // of the request, if that is ready
-	ready      bool   // it is, or there is none
-	repeatable bool   // the method may be repeated
-	bodyTaken  bool   // the request can't be sent again
-	used       bool   // the connection has had requests before
-	upgrade    bool   // it asks for another protocol
-	chunked    bool   // so is the body that is sent
-	taken      bool   // a tunnel has the connection
-	armed      bool   // the deadline of the first read is set
-	asked      int64  // when the request, or its head, was sent, see elapsed
+// A choice is what the choice of a backend goes by.
+type choice struct {
+	group *group   // where the request belongs
+	tried uint64   // backends, by their bits
+	home  *backend // which the client sticks to; nil: none
+	key   uint64   // hash of the key by which backends are chosen, if keyed
+	keyed bool
+	loads []balance.Load // kept for the next choice
+	room  []float64      // likewise
+}
 
-	out  []byte // to be sent
-	in   []byte // in[r:w] has come and has not been used
-	r, w int
-	own  []byte             // in, at first
-	big  *[largeBuffer]byte // in, for long bodies
-	res  h1.ResponseHead
-	head []byte // what res was parsed from; a view
-	body h1.ResponseBody
-	rec  records // of FastCGI
+// A reply is what has come of the response.
+type reply struct {
+	in      []byte // in[r:w] has come and has not been used
+	r, w    int
+	own     []byte             // in, at first
+	big     *[largeBuffer]byte // in, for long bodies
+	res     h1.ResponseHead
+	head    []byte // what res was parsed from; a view
+	body    h1.ResponseBody
+	trailer []knot.Header
+}
 
-	scriptPath   string        // for FastCGI: the path of the request after Strip
-	script, info string        // ... the name of the script in it, and what follows
-	lines        []knot.Header // in place of those of the client, see linesOf
-	file         *aio.File     // has the body, if its length was not known and it does not fit into memory
-	fileSize     int64         // bytes of that
-
-	source  io.Reader   // of the body, while another task sends it
-	apart   ownctx.Body // source, if the body comes from the client
-	sending task.WaitGroup
-	done    atomic.Bool   // that task has ended; atomic
-	sent    bool          // all of the body has been; written by that task, read after sending.Wait
-	moved   atomic.Int64  // when that task last sent something, see elapsed; MaxInt64: it waits for the client; atomic
-	trailer []knot.Header // of the response
+// cgi is what FastCGI needs.
+type cgi struct {
+	rec          records
+	scriptPath   string // the path of the request after Strip
+	script, info string // the name of the script in it, and what follows
 }
 
 var exchanges = sync.Pool{New: func() any {
-	return &exchange{own: make([]byte, firstBuffer), out: make([]byte, 0, 2<<10), waits: newInterrupter()}
+	return &exchange{reply: reply{own: make([]byte, firstBuffer)}, out: make([]byte, 0, 2<<10), waits: newInterrupter()}
 }}
 
 func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
@@ -170,14 +173,13 @@ func (e *exchange) end() {
 		out = nil
 	}
 	clear(e.trailer)
-	e.p, e.x, e.inner, e.b, e.u, e.method, e.until, e.waits.why = nil, nil, nil, nil, nil, "", time.Time{}, nil
-	e.group, e.tried, e.home, e.key, e.keyed, e.trace = nil, 0, nil, 0, false, trace{}
-	e.content, e.trailer, e.big, e.in, e.head = nil, e.trailer[:0], nil, nil, nil
+	e.p, e.x, e.inner, e.method, e.lines, e.trace = nil, nil, nil, "", nil, trace{}
+	e.limits, e.choice = limits{}, choice{loads: e.loads, room: e.room}
+	e.b, e.u, e.upgrade, e.taken, e.waits.why, e.out = nil, nil, false, false, nil, out
+	e.content, e.repeatable, e.bodyTaken, e.file, e.fileSize = nil, false, false, nil, 0
+	e.trailer, e.big, e.in, e.head = e.trailer[:0], nil, nil, nil
 	e.res.Trim()
-	e.demand, e.demands, e.tellsGRPC, e.hasty = ownctx.Demand{}, false, false, false
-	e.repeatable, e.bodyTaken, e.upgrade, e.taken = false, false, false, false
-	e.scriptPath, e.script, e.info, e.file, e.fileSize = "", "", "", nil, 0
-	e.out, e.rec, e.lines = out, records{}, nil
+	e.cgi = cgi{}
 }
 
 // sooner is until, or limit after since (see elapsed) if that comes first. Of either zero is none.
@@ -351,76 +353,6 @@ func (e *exchange) sendSmall() error {
 	}
 	e.armed = true
 	return nil
-}
-
-// sendBody sends what has not come with the head, beside the task that waits for the response.
-func (e *exchange) sendBody() {
-	defer e.sending.Done()
-	defer e.done.Store(true)
-	small := smallBuffers.Get().(*[smallBuffer]byte)
-	defer smallBuffers.Put(small)
-	var out []byte
-	for {
-		buf := small[:]
-		var large *[largeBuffer]byte
-		if e.apart == nil || e.apart.Unread() { // else it may be held for long
-			large = largeBuffers.Get().(*[largeBuffer]byte)
-			buf = large[:largeBuffer/2]
-		} else if cap(out) > smallBuffer {
-			out = nil
-		}
-		e.moved.Store(math.MaxInt64) // a client that is slow is no fault of the backend
-		n, err := e.source.Read(buf)
-		e.moved.Store(elapsed())
-		out = out[:0]
-		if n > 0 {
-			out = e.p.wire.frame(e, out, buf[:n])
-		}
-		if large != nil {
-			largeBuffers.Put(large)
-		}
-		if err == io.EOF {
-			var trailer []byte
-			if e.apart != nil {
-				trailer = e.apart.Trailer()
-			}
-			out = e.p.wire.finish(e, out, trailer)
-		} else if err != nil {
-			e.waits.interrupt(&clientError{err})
-			return
-		}
-		if e.arm(e.u.SetWriteDeadline, elapsed(), e.p.IdleTimeout) != nil {
-			return
-		}
-		if _, werr := e.u.Write(out); werr != nil {
-			return // there may be a response all the same; the reader finds out
-		}
-		if e.moved.Store(elapsed()); err == io.EOF {
-			e.sent = true
-			return
-		}
-	}
-}
-
-// A clientError is one of the client's body.
-type clientError struct{ err error }
-
-func (e *clientError) Error() string { return e.err.Error() }
-func (e *clientError) Unwrap() error { return e.err }
-
-// join ends the task that sends the body, if there is one.
-func (e *exchange) join() {
-	if e.source == nil {
-		return
-	}
-	if !e.done.Load() {
-		e.waits.interrupt(errOver)
-	}
-	if e.apart != nil {
-		e.apart.End()
-	}
-	e.sending.Wait()
-	e.source, e.apart = nil, nil
 }
 
 // fill reads more. It waits until limit after since, or after the last progress of the request's body; as long as the client

@@ -41,7 +41,17 @@ type Conn struct {
 
 	writeBy int64 // what the deadline for writes is set to; 0: none; of the task that writes
 
-	// The reader's, as is ReadBy of the Setting.
+	reading
+
+	mu sync.Mutex // held for a few microseconds: no task waits while it holds mu
+	streamTable
+	windows
+	output
+	ending
+}
+
+// reading has the fields of the reader, as is ReadBy of the Setting.
+type reading struct {
 	in      *input // nil while it rests
 	dec     *hpack.Decoder
 	head    requestHead
@@ -52,8 +62,10 @@ type Conn struct {
 	headBy  int64  // when the head that is coming must have come, on the server's clock; 0: none is, or it may take for ever
 	block   []byte // that of the last request, if no other can change what it means
 	text    []byte // the head that block stands for
+}
 
-	mu          sync.Mutex // held for a few microseconds: no task waits while it holds mu
+// A streamTable has the requests under way. It is guarded by mu.
+type streamTable struct {
 	streams     map[uint32]*Stream
 	writers     []*Stream // that wait to send, or did since they were last woken
 	handlers    int       // requests that are being served, also after a reset by the client
@@ -62,20 +74,26 @@ type Conn struct {
 	last        uint32    // highest number of a stream so far
 	cut         []uint32  // see cutOff
 	uselessLeft int       // of MaxUseless, see countUseless
-	sendWindow  int64
-	newWindow   int64 // what streams may send at first
-	recvWindow  int64
-	credit      int64 // received and used, the client has not been told
-	output
+}
 
+// windows are those of the connection (RFC 9113, 5.2), in bytes. They are guarded by mu.
+type windows struct {
+	sendWindow int64
+	newWindow  int64 // what streams may send at first
+	recvWindow int64
+	credit     int64 // received and used, the client has not been told
+}
+
+// ending is how far the connection is on its way to the end. It is guarded by mu; times are readings of the server's clock.
+type ending struct {
 	leaving, closing, shut bool
 	ended                  bool        // the reader will not come back
 	leaveTimer             *time.Timer // from leaving to closing
-	idleSince              int64       // readings of the server's clock
-	heard                  int64       // when something has come
-	pinged                 int64       // when the client was asked whether it is there; 0: it need not answer
-	lingerBy               int64       // set with shut
-	gone                   []func()    // to be called by unlock
+	idleSince              int64
+	heard                  int64    // when something has come
+	pinged                 int64    // when the client was asked whether it is there; 0: it need not answer
+	lingerBy               int64    // set with shut
+	gone                   []func() // to be called by unlock
 }
 
 // A Setting is what a connection of HTTP/2 has from the server.
@@ -127,9 +145,10 @@ type starter interface {
 // NewConn makes a connection of HTTP/2, whose first frames are ready to be sent.
 func NewConn(on Setting) *Conn {
 	h := &Conn{
-		Setting: on, streams: make(map[uint32]*Stream),
-		sendWindow: FirstWindow, newWindow: FirstWindow, recvWindow: on.Limits.ConnWindow,
-		uselessLeft: MaxUseless, idleSince: on.Clock.Now(), heard: on.Clock.Now(),
+		Setting:     on,
+		streamTable: streamTable{streams: make(map[uint32]*Stream), uselessLeft: MaxUseless},
+		windows:     windows{sendWindow: FirstWindow, newWindow: FirstWindow, recvWindow: on.Limits.ConnWindow},
+		ending:      ending{idleSince: on.Clock.Now(), heard: on.Clock.Now()},
 	}
 	h.again, h.later = h.readClient, h.flushLater
 	h.rests, _ = h.NC.(rester)
