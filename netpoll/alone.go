@@ -16,30 +16,31 @@ import (
 )
 
 // runtimePollerWatch reports whether plain goroutines wait for events in the Go runtime's poller: for data on a
-// connection of package net, say. While a loop holds its processor that poller may not be asked (see engine.Rester). The kernel tells what is in
-// that poller (proc_pid_fdinfo(5)), which is an epoll(7) as ours are. Loop-private.
+// connection of package net, say. While a loop waits in a raw system call, which keeps its P, that poller may not be
+// asked (see engine.Rester). The kernel lists what an epoll(7) watches (proc_pid_fdinfo(5)), and the Go runtime's
+// poller is one. Loop-private.
 type runtimePollerWatch struct {
-	poller int           // the Go runtime's; 0: not known, and plain goroutines are taken to be there
-	until  time.Duration // the clock's reading up to which alone holds
-	pause  time.Duration // how long that was, when it was looked; 0: it never was
+	poller int           // the Go runtime's; 0: not known, and plain goroutines are taken to wait there
+	until  time.Duration // the time of the clock up to which alone counts
+	pause  time.Duration // from the last look to until; 0: there was no look
 	slow   bool          // the last look took long
 	alone  bool
 }
 
-// aloneFor is for how long one look is good: a new connection of a plain goroutine is served as slowly as a hold takes
-// for so long. Where there are others it is good for longer and longer, up to othersFor, as the kernel writes down all
-// of what it is asked for.
+// aloneFor is how long the result of a look counts: for so long, data of a new connection of a plain goroutine may wait
+// for the end of raw waits. Where plain goroutines wait, the result counts longer each time, up to othersFor, as the
+// kernel lists every descriptor at each look.
 const (
 	aloneFor  = 200 * time.Millisecond
 	othersFor = 10 * time.Second
 	// A second look in a row that takes longer than lookMost is followed by a pause lookShare times as long, up to
-	// rarestLook. The kernel takes 2 µs for each descriptor in the poller, and nothing can be done with that meanwhile.
+	// rarestLook. The kernel takes 2 µs for each descriptor in the poller, and the poller can't be used meanwhile.
 	lookMost   = time.Millisecond
 	lookShare  = 1000
 	rarestLook = 5 * time.Minute
 )
 
-// fewFDs is how many descriptors a process has at most among which the Go runtime's poller is looked for.
+// fewFDs is how many descriptors of the process are searched for the Go runtime's poller.
 const fewFDs = 1000
 
 // goPoller is the Go runtime's poller, once it has been found; it never changes.
@@ -94,8 +95,8 @@ func (p *epoll) Alone(now time.Duration, clock engine.Clock) bool {
 		after := clock.Now()
 		took, again := after-now, c.slow
 		c.slow = took > lookMost
-		if c.slow && again { // once it may have been another thread that had the processor
-			// The state of the descriptor may be another at the next look.
+		if c.slow && again { // a single slow look may be due to another thread on the processor
+			// Plain goroutines may come to wait during so long a pause.
 			c.alone, c.pause = false, max(c.pause, min(took*lookShare, rarestLook))
 		}
 		c.until = after + c.pause
@@ -123,8 +124,8 @@ func watchesOthers(poller int) (others bool) {
 	return others || !whole
 }
 
-// eachWatched calls fn with each descriptor that an epoll watches, until it returns false. It returns false if they could not all
-// be found out.
+// eachWatched calls fn with each descriptor that an epoll watches, until it returns false. It returns false if the
+// kernel's list could not be read to its end.
 func eachWatched(poller int, fn func(fd int) bool) bool {
 	info, err := os.Open("/proc/self/fdinfo/" + strconv.Itoa(poller))
 	if err != nil {

@@ -17,10 +17,9 @@ import (
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
-// A Conn is a stream connection over TCP or a unix socket. It implements net.Conn,
-// io.ReaderFrom, io.WriterTo and syscall.Conn. Conns are made by Listener and Dial;
-// the zero value is of no use. Its methods may be called from any goroutine. Read and
-// Write, and what is made of them, may park; all others but Close do not.
+// A Conn is a stream connection over TCP or a unix socket. It implements net.Conn, io.ReaderFrom, io.WriterTo and
+// syscall.Conn. Conns are made by Listener and Dial; the zero value is of no use. Its methods may be called from any
+// goroutine. Methods that read, write or close may park; the others do not.
 type Conn struct {
 	socket
 	remote sockaddr.Addr             // constant
@@ -31,11 +30,11 @@ type Conn struct {
 type connAddrs struct {
 	local, remote net.Addr
 	lender        atomic.Pointer[Pool] // the pool that has given the connection out; nil: none
-	bound         *sockaddr.Addr       // of a listener, which has no others: all its connections share this
+	bound         *sockaddr.Addr       // set for a listener only: all its connections share its connAddrs until their own are made
 }
 
-// newConn makes a Conn of fd on loop l. remote may be set later. A shared socket may be held by others too. If it fails, fd
-// is still the caller's.
+// newConn makes a Conn of fd on loop l. remote may be set later. A shared socket may have other holders, such as
+// another process. If it fails, fd is still the caller's.
 func newConn(fd int, network string, l *engine.Loop, remote sockaddr.Addr, connected, shared bool) (*Conn, error) {
 	c := &Conn{remote: remote}
 	c.d.owner = c
@@ -169,7 +168,8 @@ func (c *Conn) addresses() *connAddrs {
 	return a
 }
 
-// SetAddrs has LocalAddr and RemoteAddr, and errors, name these: a proxy that has made the connection has said whose it passes on.
+// SetAddrs sets the addresses that LocalAddr, RemoteAddr and errors name: a proxy that made the connection has told
+// those of its client.
 func (c *inner) SetAddrs(local, remote net.Addr) {
 	c.addrs.Store(&connAddrs{local: local, remote: remote})
 }

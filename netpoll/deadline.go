@@ -11,12 +11,10 @@ import (
 	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
-// started makes the times kept here small enough for an int64 of nanoseconds without a
-// reading of the clock.
+// Times are kept as nanoseconds since started, which fit into an int64.
 var started = time.Now()
 
-// epoch is the zero of these times. In a simulation, where no clock is monotonic, it is
-// in the simulated time.
+// epoch is the zero of these times. In a simulation, where no clock is monotonic, it is in the simulated time.
 func epoch() time.Time {
 	if k := kernel.Net; k != nil {
 		return k.Epoch()
@@ -39,8 +37,8 @@ type deadlines struct {
 	last  int64       // guarded by desc.mu: no read deadline is later than this; 0: any
 }
 
-// setDeadline sets the deadlines of the directions named by flags (flagReadExpired,
-// flagWriteExpired). The zero time means none. It never parks.
+// setDeadline sets the deadlines of the directions named by which (flagReadExpired, flagWriteExpired). The zero time
+// means none. It never parks.
 func (d *desc) setDeadline(which uint32, t time.Time) error {
 	if d.life.Load()&lifeClosed != 0 {
 		return net.ErrClosed
@@ -48,7 +46,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	var at int64
 	if !t.IsZero() {
 		after := t.Sub(epoch())
-		if t == t.Round(0) { // only what the clock on the wall shows, which may have been set since epoch
+		if t == t.Round(0) { // no monotonic reading, and the wall clock may have been set since epoch
 			left := time.Until(t) // in this order: see arm
 			after = later(time.Since(epoch()), left)
 		}
@@ -92,7 +90,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 	return nil
 }
 
-// endReads lets no Read wait for longer than until t, whatever deadline is set or going to be.
+// endReads ends every wait of a Read at t at the latest, whatever read deadline is set, now or later.
 func (d *desc) endReads(t time.Time) {
 	at := max(int64(t.Sub(epoch())), 1)
 	d.flags.Or(flagDraining)
@@ -148,8 +146,7 @@ func (d *desc) rearmDeadline() {
 	d.arm(dl, dl.armed)
 }
 
-// later is now + d, or the end of time if that is later than it: the zero of the loop's
-// clock may be before epoch.
+// later is now + d, or the largest Duration if that overflows: the zero of the loop's clock may be before epoch.
 func later(now, d time.Duration) time.Duration {
 	if at := now + d; d <= 0 || at > now {
 		return at
@@ -157,7 +154,7 @@ func later(now, d time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// expire marks deadlines as passed and wakes what waits. Caller holds mu; it is unlocked.
+// expire marks deadlines as passed and wakes the waiting tasks. Caller holds mu; it is unlocked.
 func (d *desc) expire(which uint32) {
 	d.flags.Or(which)
 	d.mu.Unlock()

@@ -66,8 +66,8 @@ type registrar interface {
 	// rearm means that a caller off the loop has begun to wait on d; if d has requests,
 	// on the loop too.
 	rearm(d *desc)
-	// leave ends the delivery of events to d, which has just got loose, for a time. One
-	// already under way may still be delivered. It reports false if that can't be.
+	// leave ends the delivery of events to d, which has just got loose, for a time. An event already under way may
+	// still be delivered. It reports false if that is not possible yet.
 	leave(d *desc) bool
 	// enter begins it again, with what d is ready for already. Own loop only, except
 	// after a leave that came to nothing.
@@ -83,7 +83,7 @@ type desc struct {
 	flags       atomic.Uint32
 	fd          int32 // constant until the last user closes it
 	kind        kind
-	raw         bool          // the file is a pipe: reading and writing it never hold up
+	raw         bool          // the file is a pipe: reading and writing it never block the thread
 	fresh       bool          // the connection has been accepted, and no hook has been started
 	ended       bool          // the last hook was started for another reason than bytes; loop-private
 	client      atomic.Uint32 // hash of the peer's address, or that of SetClient
@@ -94,7 +94,7 @@ type desc struct {
 	hook        hook      // of OnReadable, see hook.go
 
 	mu        sync.Mutex // held for a few instructions, never while parked
-	queue     lockQueue  // guarded by mu; once closed: of the one that waits in Close for the last user
+	queue     lockQueue  // guarded by mu; once closed: the caller of Close that waits for the last user
 	deadlines *deadlines // pointer constant once set, guarded by mu
 
 	owner  owner                  // constant; nil in some tests
@@ -130,21 +130,20 @@ func (d *desc) init(fd int, k kind, l *engine.Loop, writable bool) error {
 	return nil
 }
 
-// own reports whether the caller runs on d's loop, where it can't overlap the poller that
-// serves d. A task that is away after a native wait comes back for that.
+// own reports whether the caller runs on d's loop, where it can't overlap the poller that serves d. A detached task is
+// reattached first.
 func (d *desc) own() bool {
 	return engine.CurrentLoop() == d.loop && d.flags.Load()&flagLoose == 0
 }
 
-// ownToWrite is own for what mostly need not wait: a task that is away stays so, and comes back
-// when it has to wait. Libraries write a request, and then wait natively for its answer.
+// ownToWrite is own for operations that mostly need not wait: a detached task stays detached until it has to wait.
+// Libraries write a request, and then wait natively for its answer.
 func (d *desc) ownToWrite() bool {
 	return d.loop.Runs() && d.flags.Load()&flagLoose == 0
 }
 
-// exhausted is slot.exhausted for a slot of d. If d has got loose since own was found out, an
-// event may have come during the attempt, and the caller does not own d any more. It returns
-// what own is now.
+// exhausted is slot.exhausted for a slot of d. If d has got loose since own was determined, an event may have come
+// during the attempt, and the caller does not own d any more. It returns what own is now.
 func (d *desc) exhausted(s *slot, own bool) bool {
 	s.exhausted(own)
 	if own && d.flags.Load()&flagLoose != 0 {
@@ -257,7 +256,7 @@ func (d *desc) receive(b []byte) (n int, err error) {
 	return n, err
 }
 
-// pace lets others have a turn now and then, see engine.Loop.Pace. own is what d.own says.
+// pace lets other tasks run now and then, see engine.Loop.Pace. own is the result of desc.own.
 func (d *desc) pace(own bool, n int) {
 	if own {
 		d.loop.Pace(n)
@@ -266,8 +265,7 @@ func (d *desc) pace(own bool, n int) {
 	}
 }
 
-// paceHolding is pace for a caller that holds the lock of sd, and gives it up if the turn of
-// others is the end of the task.
+// paceHolding is pace for a caller that holds the lock of sd. It unlocks sd if the task is ended while other tasks run.
 //
 //go:noinline
 func (d *desc) paceHolding(own bool, n int, sd side) {
@@ -310,8 +308,8 @@ func (d *desc) receiveNow(b []byte) (n int, err error) {
 	return 0, e
 }
 
-// send writes all of b, parking whenever the kernel's buffer is full; now: it ends there. flags are those of send(2), for
-// sockets.
+// send writes all of b, parking whenever the kernel's buffer is full; with now it returns instead of parking. flags are
+// those of send(2), for sockets.
 func (d *desc) send(b []byte, flags int, now bool) (sent int, err error) {
 	d.spare(int64(len(b)))
 	if err := d.lock(writeSide); err != nil {
@@ -389,7 +387,7 @@ func (d *desc) attempt(sd side, why engine.Reason, try func() syscall.Errno) err
 	return err
 }
 
-// attemptLocked is attempt without the turn of others afterwards. It tells what d.own says.
+// attemptLocked is attempt without the pace at its end. It returns the result of desc.own.
 func (d *desc) attemptLocked(sd side, why engine.Reason, try func() syscall.Errno) (own bool, err error) {
 	if err := d.lock(sd); err != nil {
 		return false, err

@@ -73,8 +73,8 @@ func (d *Dialer) dial(ctx context.Context, network, address string, deadline tim
 	return c, nil
 }
 
-// inTurn tries one address after the other. failed is the one that err, the first, is of; or the last, if a
-// context has ended.
+// inTurn tries one address after the other. err is the first failure, or the last if a context has ended, and failed is
+// the address that it is about.
 func (x *dialing) inTurn(ctx context.Context, addrs []sockaddr.Addr) (c net.Conn, failed *sockaddr.Addr, err error) {
 	for i := range addrs {
 		c, one := x.dialAddr(ctx, addrs[i], len(addrs)-i)

@@ -16,22 +16,22 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A Dialer says how to connect. The zero value is what Dial uses. It may be used by several at once.
+// A Dialer says how to connect. The zero value is what Dial uses. Several callers may use it at once.
 type Dialer struct {
 	// Timeout is the limit for all of it, the look-up of names included; 0 or less: none.
 	Timeout time.Duration
-	// LocalAddr is the address to connect from, a *net.TCPAddr, *net.UDPAddr or *net.UnixAddr as the
-	// network demands, whose port may be 0; nil: the kernel chooses. A file of a unix socket goes with
-	// a connection of the network unixgram, and is left by one of the network unix.
+	// LocalAddr is the address to connect from, a *net.TCPAddr, *net.UDPAddr or *net.UnixAddr as the network demands,
+	// whose port may be 0; nil: the kernel chooses. Closing a connection of the network unixgram removes the file of
+	// its unix socket; one of the network unix leaves the file.
 	LocalAddr net.Addr
-	// FallbackDelay is how long an address of the first one's IP version is tried alone before one
-	// of the other is tried beside it; the first connection is taken (RFC 6555, with networks tcp
-	// and udp). 0: 300 ms; negative: one after the other.
+	// FallbackDelay is how long the addresses of the first one's IP version are tried alone, before those of the other
+	// version are tried beside them; the first connection is taken (RFC 6555, with networks tcp and udp). 0: 300 ms;
+	// negative: one address after the other.
 	FallbackDelay time.Duration
 	// KeepAliveConfig are the keep-alive messages of TCP. The zero value is package net's
 	// default: on, after 15 s.
 	KeepAliveConfig net.KeepAliveConfig
-	// NoKeepAlive switches them off.
+	// NoKeepAlive switches keep-alive messages off.
 	NoKeepAlive bool
 	// Control, if not nil, is called with each socket before it is bound and connected, with
 	// the network (tcp4, tcp6 and so on) and the address. It must not park. Read and Write of the
@@ -164,7 +164,7 @@ func (x *dialing) all(ctx context.Context, addrs []sockaddr.Addr) (c net.Conn, f
 	return x.race(ctx, first, second)
 }
 
-// A dialled is what has become of the addresses of one IP version.
+// A dialled is the result of trying the addresses of one IP version.
 type dialled struct {
 	c      net.Conn
 	failed *sockaddr.Addr
@@ -317,7 +317,7 @@ func adoptSocket(fd int) (net.Conn, error) {
 	return nil, unix.EPROTONOSUPPORT
 }
 
-// File is like that of Conn.
+// File returns an os.File of a duplicate of the descriptor, as File of Conn does. It never parks.
 func (ln *Listener) File() (*os.File, error) {
 	ln.d.acceptNoneAhead()
 	return ln.d.file()

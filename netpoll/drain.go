@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// drainPause is between two looks at the backlogs. A handshake that had begun before
-	// has as long to end.
+	// drainPause is the time between two looks at the backlogs. A handshake that had begun before has as long to end.
 	drainPause = 2 * time.Millisecond
 	// drainQuiet is how many looks in a row must find nothing.
 	drainQuiet = 2
@@ -95,9 +94,8 @@ func (ln *Listener) addCloning(n int) {
 	ln.cloning += n
 }
 
-// onlyBegun is a filter that drops TCP segments with SYN and without ACK (RFC 9293, 3.1): new
-// clients. What belongs to a handshake that has begun passes. The connections that come of
-// it inherit the filter, to which such segments mean nothing.
+// onlyBegun is a filter that drops TCP segments with SYN and without ACK (RFC 9293, 3.1): new clients. Segments of a
+// handshake that has begun pass. Accepted connections inherit the filter; such segments mean nothing to them.
 var onlyBegun = []unix.SockFilter{
 	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13}, // the flags
 	{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0x12},
@@ -112,7 +110,7 @@ func (ln *Listener) refuseNew() bool {
 		return false
 	}
 	if ln.copied || ln.d.use() != nil {
-		return true // the socket is that of another, or closed
+		return true // another Listener has the same socket, or it is closed
 	}
 	defer ln.d.unuse()
 	refused := unix.SetsockoptSockFprog(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
@@ -124,8 +122,8 @@ func (ln *Listener) refuseNew() bool {
 	return refused
 }
 
-// admitNew undoes refuseNew if others may have the socket too, whose clients would be kept out for
-// as long as it lives. Its caller is about to close the descriptor, and its only user.
+// admitNew undoes refuseNew if other processes may have the socket too, whose clients would be kept out for as long as
+// it lives. Its caller is about to close the descriptor, and its only user.
 func (ln *Listener) admitNew() {
 	if ln.filtered.Load() && ln.d.flags.Load()&flagShared != 0 {
 		unix.SetsockoptInt(int(ln.d.fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)

@@ -45,9 +45,8 @@ func (h *ringHost) lend(epollFD int) (*uring.Driver, error) {
 // RefuseDriver makes Driver fail with err.
 func (h *ringHost) RefuseDriver(err error) { h.err = err }
 
-// before hands over what was asked for since the last Poll, and returns how long this one
-// may wait. Much has completed by then, such as a read of what is in memory. Sockets are
-// served in spite of an error.
+// before hands over what was asked for since the last Poll, and returns how long this one may wait. Many requests
+// complete at once, such as a read of data in memory. Sockets are served in spite of an error.
 func (h *ringHost) before(timeout time.Duration) (time.Duration, error) {
 	d := h.driver
 	if d == nil {
@@ -65,7 +64,7 @@ func (h *ringHost) before(timeout time.Duration) (time.Duration, error) {
 	return timeout, nil
 }
 
-// ringRetry is when requests are handed over again that the kernel had no memory for.
+// ringRetry is the pause before requests are handed over again that the kernel had no memory for.
 const ringRetry = time.Millisecond
 
 // after completes what has come in during the wait.

@@ -66,8 +66,8 @@ func newEpoll() (engine.Poller, error) {
 // the wait.
 const ringToken = 1
 
-// Driver returns the ring that this poller waits for besides, made at the first call. The
-// error says why there is none. Own loop only.
+// Driver returns the ring that this poller also waits for, made at the first call. The error says why there is none.
+// Own loop only.
 func (p *epoll) Driver() (*uring.Driver, error) { return p.ringHost.lend(p.fd) }
 
 // Poll implements engine.Poller: one system call, at most 512 events. A ring adds another if
@@ -153,10 +153,9 @@ func epollEvents(d *desc) uint32 {
 // warmEvents is the number of events from which on warm pays.
 const warmEvents = 8
 
-// warm touches what delivering the events will touch, descriptors first, then what waits
-// on them. Here the cache misses overlap; in deliver, whose atomic operations each wait
-// for the loads before them, they would follow one another. A waiter may be taken and
-// used again by another thread meanwhile; what is read of it is of no consequence.
+// warm touches what delivering the events will touch, descriptors first, then the waiters on them. Here the cache
+// misses overlap; in deliver, whose atomic operations each wait for the loads before them, they would follow one
+// another. Another thread may take a waiter and use it again meanwhile; nothing depends on what is read of it.
 func (p *epoll) warm(events []unix.EpollEvent) {
 	var descs [warmBatch]*desc
 	for len(events) > 0 {
@@ -188,8 +187,8 @@ func eventToken(ev *unix.EpollEvent) uint64 {
 	return uint64(uint32(ev.Pad))<<32 | uint64(uint32(ev.Fd))
 }
 
-// wait is epoll_pwait2 where the timeout needs it. A poll that does not wait is done
-// without telling the Go scheduler.
+// wait is epoll_pwait2, or epoll_pwait where the timeout does not need it. A poll that does not wait is done without
+// telling the Go scheduler.
 func (p *epoll) wait(timeout time.Duration, how way) (int, syscall.Errno) {
 	if k := kernel.Net; k != nil {
 		n, e := k.EpollWait(p.fd, kernel.Unseen(p.events[:]), timeout)
@@ -237,8 +236,8 @@ func (p *epoll) Wake() error { return p.waker.wake() }
 // Active implements engine.Poller.
 func (p *epoll) Active() bool { return p.active.Load() != 0 || p.ringHost.busy() }
 
-// Close implements engine.Poller: requests in flight are cancelled, descriptors still
-// registered are closed, and what waits on them gets net.ErrClosed.
+// Close implements engine.Poller: requests in flight are cancelled, descriptors still registered are closed, and
+// callers that wait on them get net.ErrClosed.
 func (p *epoll) Close() error {
 	p.rest.close()
 	err := p.ringHost.close()

@@ -18,7 +18,7 @@ var (
 	// OnReadable, that a caller is reading.
 	ErrBusy = errors.New("netpoll: the read side is in use")
 
-	// ErrDraining is the error of a Read that a handler of Serve waits with, or begins, when Serve has been draining for
+	// ErrDraining is the error of a Read that waits or begins in a handler of Serve once Serve has been draining for
 	// half a second: the server stops, and the client has asked for nothing. It satisfies os.ErrDeadlineExceeded and
 	// net.Error's Timeout, so that code that knows only deadlines ends the connection.
 	ErrDraining error = draining{}

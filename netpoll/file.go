@@ -67,7 +67,7 @@ func newFile(fd int, name string, k kind, shared bool) (*File, error) {
 	}
 	f := &File{name: name}
 	f.d.owner = f
-	f.d.read.p.Store(ready) // of what can only be written there are no events, and reading it is an error
+	f.d.read.p.Store(ready) // a descriptor open for writing only has no such event, and reading it is an error
 	if shared {
 		f.d.flags.Store(flagShared)
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/capriccio-go/capriccio/internal/kernel"
 )
 
-// OnHangup has *fn called once, when the peer has closed the connection or ended its side, even if
-// no caller reads and bytes before that are unread (EPOLLRDHUP, epoll_ctl(2)); or if that was so before. fn is
-// called on another goroutine than the caller's, maybe that of the loop itself: it must neither park nor
-// block. It reports whether it will be told: only with the epoll poller it is.
+// OnHangup has *fn called once, when the peer has closed the connection or ended its side, even if no caller reads and
+// bytes before that are unread (EPOLLRDHUP, epoll_ctl(2)); also if that has happened already. fn is called on another
+// goroutine than the caller's, maybe that of the loop itself: it must neither park nor block. It returns false, and
+// registers nothing, with a poller other than epoll and in a simulation.
 //
-// nil takes back what was registered, and reports whether it has: if not, the call has begun, or is over. It
+// A nil fn withdraws the registered function, and reports whether it did: if not, the call has begun, or is over. It
 // never parks.
 func (c *inner) OnHangup(fn *func()) bool {
 	d := &c.d
@@ -84,9 +84,9 @@ func (c *inner) Quiet() bool {
 	return !c.Unread()
 }
 
-// OnClose has fn called once, right before the descriptor is closed, wherever that happens: fn must neither
-// park nor block. It returns false, and does nothing, if the connection is closed already. It is for the
-// one that hands the connection on; it never parks.
+// OnClose has fn called once, right before the descriptor is closed, wherever that happens: fn must neither park nor
+// block. It returns false, and does nothing, if the connection is closed already. It is for code that hands the
+// connection on. It never parks.
 func (c *inner) OnClose(fn func()) bool {
 	if c.d.use() != nil {
 		return false

@@ -15,8 +15,8 @@ import (
 	"github.com/capriccio-go/capriccio/ressched"
 )
 
-// A hook is the function that OnReadable registers, and how its task comes in. The states are those of
-// the slot: what is not constant or loop-private belongs to the one that has taken the slot out of hooked.
+// A hook is the function that OnReadable registers, and how its task comes in. The states are those of the slot: fields
+// that are not loop-private belong to the caller that has taken the slot out of hooked.
 type hook struct {
 	fn       func()
 	entrance *engine.Entrance // where it comes in, nil: nowhere
@@ -34,10 +34,9 @@ type hook struct {
 // Read returns ErrBusy while a registration is pending.
 func (c *Conn) OnReadable(fn func()) error { return (*inner)(c).OnReadableAt(nil, fn) }
 
-// OnReadableAt is OnReadable for an fn that calls e.Enter before anything else. If e does
-// not let it in at once, it is not even started until it does, or refuses it. It is refused at
-// once when the read deadline passes or the connection is closed meanwhile. Clients are told
-// apart by their addresses, see engine.Entrance.EnterFrom.
+// OnReadableAt is OnReadable for an fn that calls e.Enter before anything else. fn is not started until e admits or
+// refuses it. It is refused at once when the read deadline passes or the connection is closed meanwhile. Clients are
+// told apart by their addresses, see engine.Entrance.EnterFrom.
 func (c *inner) OnReadableAt(e *ressched.Entrance, fn func()) error {
 	if c.d.flags.Load()&flagEnters == 0 {
 		c.d.flags.Or(flagEnters)
@@ -60,9 +59,9 @@ func (c *inner) StartAt(e *ressched.Entrance, fn func()) bool {
 	return true
 }
 
-// Ended reports whether the function given to OnReadableAt was started for another reason than bytes
-// to read: the end of the stream, an error, the deadline or Close. It then has not come through
-// the entrance. It is for that function, and tells a likelihood: bytes may have come since.
+// Ended reports whether the function given to OnReadableAt was started for another reason than bytes to read: the end
+// of the stream, an error, the deadline or Close. It then has not come through the entrance. Only that function may
+// call it; bytes may have come since.
 func (c *inner) Ended() bool { return c.d.ended }
 
 // Client is a number for the host at the other end of an accepted connection, for
@@ -72,7 +71,7 @@ func (c *inner) Client() uint32 { return c.d.client.Load() }
 // SetClient has Client stand for the host with this address: the peer is a proxy that forwards for it.
 func (c *inner) SetClient(addr netip.Addr) { c.d.client.Store(ownconn.ClientOf(addr)) }
 
-// peek returns what a read of one byte would that takes nothing; an error of the socket it takes.
+// peek returns what a read of one byte would, but takes no byte. An error of the socket it takes.
 func (d *desc) peek() (n int, e syscall.Errno) {
 	if d.kind == kindTCP && d.requests != nil {
 		return d.requests.peek()
@@ -131,8 +130,7 @@ func (d *desc) onReadable(e *engine.Entrance, fn func(), probe func() (int, sysc
 	}
 }
 
-// takeHook returns the hook, and where it comes in, after the slot has said hooked to the
-// caller.
+// takeHook returns the hook and its entrance. The caller has taken the slot out of hooked.
 func (d *desc) takeHook() (func(), *engine.Entrance) {
 	fn, e := d.hook.fn, d.hook.entrance
 	d.hook.fn, d.hook.entrance = nil, nil
@@ -140,8 +138,7 @@ func (d *desc) takeHook() (func(), *engine.Entrance) {
 	return fn, e
 }
 
-// startHook runs fn as a task of d's loop, which comes in at e if that is not nil, from
-// anywhere.
+// startHook runs fn as a task of d's loop, which enters at e if that is not nil. It may be called from anywhere.
 func (d *desc) startHook(e *engine.Entrance, fn func()) {
 	if d.loop.Runs() {
 		d.start(e, fn)
@@ -189,8 +186,8 @@ func (d *desc) interrupted(w *engine.Waiter) {
 	}
 }
 
-// waited is how long the first bytes on d have been there if others wait at e, else 0: for as long the
-// connection has waited to be accepted, behind many others it may be. Of later bytes the poller tells at once.
+// waited is the age of the first bytes on d if other tasks wait at e, else 0: the connection may have waited behind
+// many others to be accepted. Later bytes the poller reports at once.
 func (d *desc) waited(e *engine.Entrance) time.Duration {
 	if !d.fresh {
 		return 0
@@ -202,6 +199,6 @@ func (d *desc) waited(e *engine.Entrance) time.Duration {
 	return min(sys.SinceReceived(int(d.fd)), longestBefore)
 }
 
-// longestBefore is what counts of the wait to be accepted: enough to be late, but too little for a connection to
-// be refused for that alone, as the process may have stood still.
+// longestBefore is how much counts at most of the wait to be accepted: enough to be late, but too little for a
+// connection to be refused for that alone, as the process may have stood still.
 const longestBefore = time.Second

@@ -13,11 +13,11 @@ import (
 	"github.com/capriccio-go/capriccio/netpoll/internal/sockaddr"
 )
 
-// ListenOn makes a listener of a stream socket that listens already: one that systemd has opened
-// (sd_listen_fds(3)), or one that another process has handed over. It takes fd over, if there is no
-// error, and belongs to the caller's loop. shared means that others have the socket too and go on
-// listening: then Drain closes ln at once, and what waits to be accepted is left to them. All loops
-// accept from the one socket. A file of a unix socket is not removed, unless SetUnlinkOnClose says so.
+// ListenOn makes a listener of a stream socket that listens already: one that systemd has opened (sd_listen_fds(3)), or
+// one that another process has handed over. It takes fd over, if there is no error, and belongs to the caller's loop.
+// shared means that other processes have the socket too and go on listening: then Drain closes ln at once, and what
+// waits to be accepted is left to them. All loops accept from the one socket. A file of a unix socket is not removed,
+// unless SetUnlinkOnClose says so.
 func ListenOn(fd int, shared bool) (*Listener, error) {
 	fail := func(err error) (*Listener, error) {
 		return nil, opError("listen", "", nil, nil, fmt.Errorf("descriptor %d: %w", fd, err))
@@ -71,9 +71,8 @@ func (ln *Listener) sharedFlags() uint32 {
 	return flagShared | flagExclusive
 }
 
-// Files returns duplicates of the listening sockets, for another process to go on with: see ListenOn. Serve
-// may have made several. Connections that wait to be accepted wait for
-// the next to accept. The caller closes them.
+// Files returns duplicates of the listening sockets, for another process to go on with: see ListenOn. Serve may have
+// made several. Connections in the backlog go to whichever process accepts next. The caller closes them.
 func (ln *Listener) Files() (files []*os.File, err error) {
 	all, _ := ln.all()
 	for _, each := range all {

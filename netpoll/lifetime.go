@@ -18,7 +18,7 @@ import (
 //	bit 0     closed: no new user may come
 //	bit 1, 2  one user reads, one user writes
 //	bit 3, 4  others queue for that
-//	rest      number of users
+//	from 8    number of users
 //
 // A lock handed to the next in the queue keeps its bit and its user.
 const (

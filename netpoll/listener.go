@@ -33,18 +33,18 @@ type Listener struct {
 	family  int           // constant: of the socket
 	cfg     ListenConfig
 	adopted bool // constant: the socket was made elsewhere
-	shared  bool // constant: and goes on listening
+	shared  bool // constant: other processes have the socket too, and go on listening
 	copied  bool // constant: the socket is that of another Listener of this process
 
 	mu      sync.Mutex
 	clones  map[*Listener]bool // guarded by mu: made by Serve, closed by Close
-	cloning int                // guarded by mu: calls of Serve that are making some
+	cloning int                // guarded by mu: calls of Serve that are making clones
 	closed  bool               // guarded by mu
 	over    context.Context    // ends with Close; guarded by mu, nil: not needed yet
 	end     context.CancelFunc // of over; guarded by mu
 
 	reported time.Time // when a failure to accept was logged last; guarded by mu
-	silent   int       // those since then; guarded by mu
+	silent   int       // failures since then; guarded by mu
 
 	unlink bool // guarded by mu: Close removes the unix socket's file
 

@@ -34,16 +34,16 @@ import (
 // that can have happened, see desc.exhausted. Loosening stores flagLoose before it adds
 // the descriptor to the set.
 //
-// That the one that waits is seen by the one that binds is a Dekker handshake too: the first
-// stores its bit (flagPlainReads, flagPlainWrites) and loads flagLoose; the second clears
-// flagLoose and loads the bits, and puts flagLoose back if one is set.
+// The caller that waits and the one that binds see each other by a Dekker handshake, too: the first stores its bit
+// (flagPlainReads, flagPlainWrites) and loads flagLoose; the second clears flagLoose and loads the bits, and puts
+// flagLoose back if one is set.
 
 // A looseSet is an epoll set with a goroutine that waits for it in the Go runtime's own
 // poller, so that no thread is held. There is one in the process, for as long as there are
 // pollers; it is made when it is first needed.
 type looseSet struct {
 	mu         sync.Mutex
-	pollers    int                  // guarded by mu: those not closed
+	pollers    int                  // guarded by mu: pollers that are not closed
 	file       *os.File             // guarded by mu: of the epoll descriptor, nil: none
 	fd         int                  // guarded by mu
 	descs      map[int32]looseEntry // guarded by mu: by descriptor number
@@ -67,7 +67,7 @@ func (s *looseSet) opened() {
 	s.mu.Unlock()
 }
 
-// closed is called when a poller has closed its descriptors. With the last one the set goes.
+// closed is called when a poller has closed its descriptors. The last one closes the set.
 func (s *looseSet) closed() {
 	s.mu.Lock()
 	s.pollers--
@@ -88,7 +88,7 @@ func (s *looseSet) open() error {
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that os takes it for one that can be polled
+	if err := unix.SetNonblock(fd, true); err != nil { // so that package os has the Go runtime poll it
 		unix.Close(fd)
 		return os.NewSyscallError("fcntl", err)
 	}
@@ -197,7 +197,7 @@ func (s *looseSet) add(d *desc) error {
 	return nil
 }
 
-// remove ends that. An event already taken may still be delivered: a false alarm.
+// remove ends what add began. An event already taken may still be delivered: a false alarm.
 func (s *looseSet) remove(d *desc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,16 +208,16 @@ func (s *looseSet) remove(d *desc) {
 	unix.EpollCtl(s.fd, unix.EPOLL_CTL_DEL, int(d.fd), nil)
 }
 
-// looseFromStart makes d, which is about to be registered by a plain goroutine, loose: most
-// likely that is going to use it.
+// looseFromStart makes d, which a plain goroutine is about to register, loose: most likely plain goroutines will use
+// it.
 func (d *desc) looseFromStart() {
 	if engine.CurrentLoop() == nil && kernel.Net == nil {
 		d.flags.Or(flagLoose)
 	}
 }
 
-// loosen makes d loose, after the caller, a plain goroutine, has published its Waiter. It
-// fails if that can't be; then the loop serves d.
+// loosen makes d loose, after the caller, a plain goroutine, has published its Waiter. It returns false if that is not
+// possible; then the loop serves d.
 func (d *desc) loosen() bool {
 	if d.flags.Load()&flagLoose != 0 {
 		return true
@@ -244,8 +244,8 @@ func (d *desc) loosen() bool {
 	return false
 }
 
-// bind makes d one that its loop serves, unless plain goroutines wait on it. Own loop only,
-// after the waiter has been published. It reports whether d is bound.
+// bind gives d back to its loop, unless plain goroutines wait on it. Own loop only, after the waiter has been
+// published. It reports whether d is bound.
 func (d *desc) bind() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -28,10 +28,9 @@ type PacketConn struct {
 	remote  sockaddr.Addr // constant: what it is connected to, the zero value: nothing
 }
 
-// ListenPacket opens a datagram socket bound to address. Networks are udp, udp4, udp6
-// and unixgram (a path, or @name). It belongs to the caller's loop. It parks if a name
-// must be looked up. Errors are *net.OpError. With the address of a multicast group it is bound to the port alone, which others
-// may have too; it does not join the group.
+// ListenPacket opens a datagram socket bound to address. Networks are udp, udp4, udp6 and unixgram (a path, or @name).
+// It belongs to the caller's loop. It parks if a name must be looked up. Errors are *net.OpError. With the address of a
+// multicast group it is bound to the port alone, which others may have too; it does not join the group.
 func ListenPacket(network, address string) (*PacketConn, error) {
 	var at net.Addr
 	fail := func(err error) (*PacketConn, error) {
@@ -134,9 +133,9 @@ func (c *PacketConn) describe() string {
 	return c.network + " socket " + c.local.String()
 }
 
-// Read implements net.Conn: ReadFrom without the sender. A datagram may be empty, and is
-// no end then; with an empty b none is taken. An error that an earlier datagram has met,
-// as ECONNREFUSED if a connected peer has no socket there, ends it (udp(7)). It parks.
+// Read implements net.Conn: ReadFrom without the sender. A datagram may be empty, which is not an end; with an empty b
+// no datagram is taken. An error that an earlier datagram has met, as ECONNREFUSED if a connected peer has no socket
+// there, ends it (udp(7)). It parks.
 func (c *PacketConn) Read(b []byte) (int, error) {
 	var n int
 	var err error

@@ -15,8 +15,8 @@ import (
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
-// ReadMsg receives one datagram with its ancillary data, and what it is cut off by: flags are those
-// of recvmsg(2), MSG_TRUNC and so on. addr is the zero value for a unix socket. It parks.
+// ReadMsg receives one datagram with its ancillary data. flags are those of recvmsg(2): MSG_TRUNC if b has no room for
+// all of the datagram, and so on. addr is the zero value for a unix socket. It parks.
 func (c *PacketConn) ReadMsg(b, oob []byte) (n, oobn, flags int, addr netip.AddrPort, err error) {
 	n, oobn, flags, from, err := c.receive(b, oob)
 	if err == nil && c.family != unix.AF_UNIX {

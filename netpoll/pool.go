@@ -22,7 +22,8 @@ import (
 // The zero value with Dial set is ready. It must not be copied, nor its fields be changed after the
 // first Get. It may be used by tasks and plain goroutines.
 type Pool struct {
-	// Dial makes a connection, on the caller's loop. It may wait natively. Get fails if it returns neither a connection nor an error.
+	// Dial makes a connection, on the caller's loop. It may wait natively. Get fails if it returns neither a connection
+	// nor an error.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// MaxConns is how many connections there may be at once, those at rest included; 0: any number.
 	MaxConns int
@@ -39,7 +40,7 @@ type Pool struct {
 	units  *task.Semaphore       // guarded by mu, fixed by the first Get; nil: no limit
 	short  *task.Semaphore       // fixed before lack is first above 0; has told units
 	lack   int                   // guarded by mu: Gets that found no connection, and all Gets after them
-	told   int                   // guarded by mu: of these, the ones that are to look again
+	told   int                   // guarded by mu: of these, the Gets that are to look again
 	idle   []*restingConns       // guarded by mu: of each loop that has had some
 	out    map[net.Conn]struct{} // guarded by mu: in use, without those of this package, see connAddrs.lender
 	open   int                   // guarded by mu: at rest, in use, and being dialled
@@ -148,7 +149,7 @@ func lentConn(c net.Conn) *Conn {
 	return own
 }
 
-// errShort is that of a Get that comes while others wait for a descriptor.
+// errShort is the error of get while others wait for a descriptor.
 var errShort = errors.New("netpoll: others wait for a connection")
 
 // scarce reports whether a connection could not be made as no descriptor was left.
@@ -156,7 +157,7 @@ func scarce(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// maxLack is more than there can be Gets at once.
+// maxLack is more than the Gets that can wait at once.
 const maxLack = 1 << 30
 
 // getFreed is get if no descriptor is left: it waits until a connection is put back, behind earlier
@@ -206,7 +207,7 @@ func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// get takes a connection or dials. any: one of another loop will do.
+// get takes a connection or dials. With any, a connection of another loop will do.
 func (p *Pool) get(ctx context.Context, any bool) (net.Conn, error) {
 	c, old, err := p.take(engine.CurrentLoop(), any)
 	for _, o := range old {
@@ -259,7 +260,7 @@ func callDial(d *poolDial) (err error) {
 	return err
 }
 
-// take returns a connection that rests, or none if the caller is to dial one. old are to be closed.
+// take returns a connection that rests, or none if the caller is to dial one. The caller closes old.
 func (p *Pool) take(l *engine.Loop, any bool) (c net.Conn, old []idleConn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -331,8 +332,8 @@ func (p *Pool) watch() {
 	p.looks = true
 }
 
-// sweep closes connections that have rested for too long or that the peer has closed, and comes again as long as
-// some rest. It asks the kernel without mu, which Get and Put wait for.
+// sweep closes connections that have rested for too long or that the peer has closed, and runs again later while some
+// rest. It asks the kernel without mu, which Get and Put wait for.
 func (p *Pool) sweep() {
 	p.mu.Lock()
 	p.looks = false
@@ -412,7 +413,7 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 	}
 }
 
-// tells reports whether one that found no descriptor is to look again. Caller holds mu.
+// tells reports whether a Get that found no descriptor is to look again, and counts it. Caller holds mu.
 func (p *Pool) tells() bool {
 	if p.told >= p.lack {
 		return false
@@ -421,7 +422,8 @@ func (p *Pool) tells() bool {
 	return true
 }
 
-// Close closes the idle connections, and those in use when they are put back. Get fails from now on.
+// Close closes the idle connections, and those in use when they are put back. Get fails with ErrPoolClosed from now on.
+// The error is nil. It parks only to close a connection.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true

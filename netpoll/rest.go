@@ -16,10 +16,10 @@ import (
 	"github.com/capriccio-go/capriccio/netpoll/internal/sys"
 )
 
-// A resting is how an epoll waits when it takes long: as goroutines do, in the poller of the Go runtime, which has the
-// loop's processor meanwhile. In a system call the loop would keep it until sysmon takes it away, which wakes up every
-// 20 µs for that at first, and again after each wait. The Go runtime knows a set of its own, which tells it of p.fd
-// once for each time that it is armed: otherwise each event of a busy loop would be one there, too.
+// A resting lets an idle loop wait in the poller of the Go runtime, as goroutines do, so that its P is free meanwhile.
+// In a system call the loop would keep its P until sysmon takes it away, which wakes up every 20 µs for that at first,
+// and again after each wait. The Go runtime polls a set of its own, which reports p.fd once each time that it is armed:
+// otherwise each event of a busy loop would be an event of the Go runtime, too.
 //
 //	Go runtime's epoll ── always ──▶ set ── while it rests ──▶ p.fd ──▶ descriptors
 //
@@ -45,7 +45,7 @@ type resting struct {
 // that lead to the Go runtime's. The kernel allows 100 of these (EINVAL).
 const maxResters = 64
 
-// resters is how many can: of the process, as the Go runtime's poller is.
+// resters counts the loops of the process that can rest; the Go runtime has one poller for all of them.
 var resters atomic.Int32
 
 // open makes what r needs, before p.fd gets its first connection.
@@ -102,7 +102,7 @@ func (r *resting) take() {
 	r.armed = n != 1 || e != 0
 }
 
-// disarm is for a rest that has ended without an event. One that came just now must not stay in set: the kernel
+// disarm is for a rest that has ended without an event. An event that came just now must not stay in set: the kernel
 // would not tell the Go runtime of it when set is armed again.
 func (r *resting) disarm(p *epoll) {
 	r.modify(p.fd, 0)

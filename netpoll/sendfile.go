@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	// sendfileMax is how much one sendfile(2) is given, in bytes, and how much is looked for in
-	// memory at once.
+	// sendfileMax is how many bytes one sendfile(2) is given at most, and how many are looked for in memory at once.
 	sendfileMax = 1 << 20
-	// fetchMax is how much is waited for before sending begins or goes on, in bytes.
+	// fetchMax is how many bytes are waited for before sending begins or goes on.
 	fetchMax = 64 << 10
-	// sendfileRaw is how much of what is in memory one sendfile(2) is given, in bytes, before it is cut to
-	// whole segments (fileSend.piece): some 50 µs in which the Go scheduler does not know that the loop is in the
-	// kernel. Then other tasks of the loop get a turn: it is their connections that a long turn keeps waiting, and
-	// what the kernel may not send yet, by congestion control that paces, costs it a timer for each packet (ADR 0018).
+	// sendfileRaw is how much of what is in memory one sendfile(2) is given, in bytes, before it is cut to whole
+	// segments (fileSend.piece): some 50 µs in which the Go scheduler does not know that the loop is in the kernel.
+	// Then other tasks of the loop run: longer calls would keep their connections waiting. Congestion control that
+	// paces costs the kernel a timer for each packet, whatever the size (ADR 0018).
 	sendfileRaw = 512 << 10
 	// readAhead is how far reading may be ahead of sending, in bytes, at most. It starts
 	// with firstAhead and doubles: most files are short, and memory may be too.
@@ -30,12 +29,12 @@ const (
 	firstAhead = 4 * fetchMax
 )
 
-// eagerPages can besides begin to read and return at once. It never parks.
+// eagerPages are Pages that can also begin to read and return at once. Ahead never parks.
 type eagerPages interface {
 	Ahead(off, n int64)
 }
 
-// movingPages besides hear of what goes on: each time that another piece has been sent. It never parks.
+// movingPages are Pages that are told each time that another piece has been sent. Moved never parks.
 type movingPages interface {
 	Moved()
 }
@@ -78,17 +77,17 @@ func (i *inner) SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages)
 type fileSend struct {
 	c      *Conn
 	pages  ownconn.Pages
-	eager  eagerPages  // pages, if they can
-	moving movingPages // the same
+	eager  eagerPages  // pages, if they are; else nil
+	moving movingPages // likewise
 	fd     int
-	piece  int64 // sent between two turns of others, in bytes
+	piece  int64 // bytes after which other tasks run
 	off    int64 // next byte to send
 	left   int64
 	sent   int64
 	asked  int64 // end of what has been asked for ahead
 	ahead  int64 // how far to go ahead next
-	burst  int64 // sent since others had a turn
-	told   int64 // sent when moving was told
+	burst  int64 // bytes sent since other tasks ran
+	told   int64 // value of sent when moving was last told
 	blind  bool  // the kernel does not tell what is in memory
 }
 
@@ -122,7 +121,7 @@ func (s *fileSend) most() int64 { return sendfileMax / s.piece * s.piece }
 // send sends n bytes, or less if what is known of them may not be true any more.
 func (s *fileSend) send(n int64) error {
 	// Pages that had to be read a moment ago may still be being read in places.
-	hot, most := s.pages != nil && s.asked == 0, s.most() // most: between two turns of others; a call may send less than asked for
+	hot, most := s.pages != nil && s.asked == 0, s.most() // most: until other tasks run; a call may send less than asked for
 	if hot {
 		most = s.piece
 	}
@@ -142,8 +141,8 @@ func (s *fileSend) send(n int64) error {
 	return nil
 }
 
-// took counts k bytes as sent, and gives others a turn after a piece of them without a wait; 0 is a socket
-// that had no room and has some again.
+// took counts k bytes as sent, and lets other tasks run after a piece without a wait. k is 0 if the socket had no room
+// and has some again.
 func (s *fileSend) took(k int64) {
 	s.off += k
 	s.sent += k
@@ -238,7 +237,7 @@ func (d *desc) sendfilePart(fd int, off, n int64, hot bool) (int64, error) {
 }
 
 const (
-	// spareFrom is from how many bytes on a send is looked at.
+	// spareFrom is the least number of bytes before which the connection is looked at.
 	spareFrom = 64 << 10
 	// tinySegment is less than any network asks for: it is the client's window that is small.
 	tinySegment = 1000

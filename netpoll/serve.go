@@ -129,7 +129,7 @@ func (ln *Listener) kept(l *engine.Loop) (*Listener, error) {
 	return c, nil
 }
 
-// keeps reports whether dropClones has not been told to drop c.
+// keeps reports whether c is a clone that is not dropped yet.
 func (ln *Listener) keeps(c *Listener) bool {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -279,7 +279,8 @@ func (ln *Listener) acceptLoop(l *Listener, take func(*Conn)) error {
 	}
 }
 
-// passOn has a task on the loop of c take it, and waits until it has: as many wait to be accepted as ever.
+// passOn has a task on the loop of c take it, and waits until it has: so no more connections are accepted ahead than
+// otherwise.
 func passOn(c *Conn, take func(*Conn)) {
 	t, err := c.d.loop.Runtime().Spawn(engine.Options{Loop: c.d.loop}, func() { take(c) })
 	if err != nil {
@@ -290,7 +291,8 @@ func passOn(c *Conn, take func(*Conn)) {
 }
 
 // Bounds of the pause after a temporary error, which are those of net/http: most likely the process has run out of
-// descriptors or memory. A shorter one costs the processor that would free some, a longer one keeps clients waiting.
+// descriptors or memory. A shorter pause takes processor time from the tasks that would free some, a longer pause keeps
+// clients waiting.
 const (
 	minPause = 5 * time.Millisecond
 	maxPause = time.Second

@@ -70,7 +70,7 @@ func (s *served) run() func() {
 }
 
 func (s *served) end() {
-	engine.CurrentLoop() // after a native wait the task comes back to its loop here
+	engine.CurrentLoop() // after a native wait the task is reattached here
 	if s.prev != nil {
 		s.prev.next = s.next
 	} else {

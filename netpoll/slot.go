@@ -11,17 +11,19 @@ import (
 // A slot is one direction of a descriptor: whether an attempt is worthwhile and, if
 // not, what waits until it is. Atomic.
 //
-//	                  event                      attempt found nothing left
-//	      ┌───────────────────────────▶ ready ◀───────────────────────────┐
-//	      │   ◀─────────────────────────────────────────────────────────  │
-//	drained                                                               │
-//	      │  publish                      event, deadline, close          │
-//	      ├──────────▶ *engine.Waiter ─────────▶ drained, and Wake          │
-//	      │  publish                      event, deadline, close          │
-//	      └──────────▶ hooked ─────────▶ unhooking ──▶ ready, and run the hook
+//	           event
+//	drained ───────────▶ ready
+//	   ▲                   │ an attempt leaves nothing
+//	   └───────────────────┘
 //
-// The one that moves a slot out of a waiter or out of hooked has taken it, and must wake it
-// or run it exactly once. A woken waiter owns the readiness it was woken with: it
+//	         publish                     event, deadline, close
+//	drained ─────────▶ a *engine.Waiter ────────────────────────▶ drained, and Wake
+//
+//	         publish            event, deadline, close
+//	drained ─────────▶ hooked ────────────────────────▶ unhooking ──▶ ready, and run the hook
+//
+// The caller that moves a slot out of a waiter or out of hooked has taken it, and must wake the waiter
+// or run the hook exactly once. A woken waiter owns the readiness it was woken with: it
 // tries the system call, or puts ready back. Ready may be a false alarm (the attempt
 // then meets EAGAIN), drained never is.
 //
@@ -32,7 +34,7 @@ type slot struct {
 	p atomic.Pointer[engine.Waiter]
 }
 
-// drained, ready and hooked are slot values besides a waiter's address.
+// The values of a slot besides the address of a waiter.
 var (
 	drained   *engine.Waiter
 	ready     = new(engine.Waiter)
@@ -80,7 +82,7 @@ func (s *slot) event() *engine.Waiter { return s.take(ready) }
 // hooked, desc.takeHook must follow.
 func (s *slot) interrupt() *engine.Waiter { return s.take(drained) }
 
-// take takes what waits; where nothing does, a slot that is drained becomes idle.
+// take takes the waiter or hook, if there is one; else a slot that is drained becomes idle.
 func (s *slot) take(idle *engine.Waiter) *engine.Waiter {
 	for {
 		old := s.p.Load()

@@ -16,10 +16,9 @@ import (
 // gained over copying, so where that is all there is (pipe(7), pipe-user-pages-soft) we copy.
 const splicePipe = 1 << 20
 
-// relay writes to c what it reads from src, through buf or, while much comes at a time, without a copy
-// through a pipe (splice(2)), which there is only while bytes move: where little comes at a time a copy is
-// cheaper. It returns how many bytes c
-// has taken, and how many of them through a pipe. It parks.
+// relay writes to c what it reads from src, through buf, or without a copy through a pipe (splice(2)) while much comes
+// at a time; the pipe exists only for so long. It returns how many bytes c has taken, and how many of them through a
+// pipe. It parks.
 func (c *Conn) relay(src *Conn, buf []byte) (total, spliced int64, err error) {
 	may := c.maySplice(src)
 	for {

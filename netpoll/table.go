@@ -141,8 +141,7 @@ func (t *table) Interrupt() {
 	t.each((*desc).interruptPlain)
 }
 
-// close takes no more descriptors, closes those left and calls last. There are no
-// tasks any more that a hook could run as.
+// close takes no more descriptors, closes those left and calls last. Hooks are dropped, as no loop runs tasks any more.
 func (t *table) close(last func() error) error {
 	t.mu.Lock()
 	t.closed = true

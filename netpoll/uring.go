@@ -131,7 +131,7 @@ func (p *uringPoller) Poll(timeout time.Duration) error {
 	return fmt.Errorf("netpoll: %w", err)
 }
 
-// retryPause is when a request is tried again that the ring had no room for.
+// retryPause is the pause before a request is tried again that the ring had no room for.
 const retryPause = time.Millisecond
 
 // watch has the ring wait for wakes. Each write to the eventfd is a completion of its
@@ -172,8 +172,8 @@ func (p *uringPoller) Active() bool {
 	return n != 0
 }
 
-// Close implements engine.Poller: descriptors still registered are closed, and what waits
-// on them gets net.ErrClosed. It returns when the kernel has let go of all of them.
+// Close implements engine.Poller: descriptors still registered are closed, and callers that wait on them get
+// net.ErrClosed. It returns when the kernel has let go of all of them.
 func (p *uringPoller) Close() error {
 	defer loose.closed()
 	return p.table.close(func() error {
@@ -226,8 +226,8 @@ func (p *uringPoller) rearm(d *desc) {
 	}
 }
 
-// leave lets the looseSet serve d. If the socket belongs to the kernel, the loop has to get
-// it back first, for which it must not be held; until then it serves d.
+// leave lets the looseSet serve d. If the socket belongs to the kernel, the loop has to get it back first, for which no
+// task may hold it; until then the loop serves d.
 func (p *uringPoller) leave(d *desc) bool {
 	r := d.requests
 	if r.setLoose(true) {
@@ -243,7 +243,7 @@ func (p *uringPoller) enter(d *desc) error {
 	return nil
 }
 
-// setLoose reports whether the socket belongs to the kernel.
+// setLoose sets r.loose, and reports whether the socket belongs to the kernel.
 func (r *requests) setLoose(to bool) (streaming bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

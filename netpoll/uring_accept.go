@@ -19,7 +19,7 @@ const maxAccepted = 128
 // of its requests.
 type acceptQueue struct {
 	fds  []int32
-	next int // of those in fds to be taken
+	next int // index in fds of the next to be taken
 }
 
 func (a *acceptQueue) len() int { return len(a.fds) - a.next }

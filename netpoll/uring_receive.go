@@ -20,7 +20,7 @@ const (
 	// cancelled. More come from what the kernel has received already: it looks up to 32
 	// times before the cancellation reaches it.
 	maxHeld = 8
-	// receiveGroup is the number of the buffers in the ring.
+	// receiveGroup is the ID of the group of buffers in the ring.
 	receiveGroup = 1
 )
 

@@ -12,7 +12,7 @@ func (d *desc) wait(s *slot, expired uint32, why engine.Reason, own bool, held s
 	if !own {
 		engine.CurrentLoop() // see ownToWrite
 	}
-	w := engine.Self() // of a task: nothing to Release
+	w := engine.Self()
 	if w.Loop() == nil {
 		return d.waitPlain(w, s, expired, why)
 	}
@@ -45,11 +45,11 @@ func (d *desc) wait(s *slot, expired uint32, why engine.Reason, own bool, held s
 // room: 24 bytes too many make it twice as large.
 type (
 	waitUnlocked desc // the caller unlocks
-	waitReading  desc // with the lock of that side
-	waitWriting  desc
+	waitReading  desc // with the lock of readSide
+	waitWriting  desc // with the lock of writeSide
 )
 
-// waitOn is what to wait on with the lock of held, 0: which the caller unlocks.
+// waitOn is the wait point for a caller that holds the lock of held; 0: the caller unlocks by itself.
 func (d *desc) waitOn(held side) engine.WaitPoint {
 	switch held {
 	case readSide:

@@ -20,7 +20,7 @@ const (
 )
 
 // WriteRoom returns how many bytes, about, a Write can hand to the kernel now without waiting: rather too few than too
-// many, as the kernel counts its own bookkeeping too. It is math.MaxInt where that can't be told, as of other sockets
+// many, as the kernel counts its own bookkeeping too. It is math.MaxInt where that can't be told, as for sockets other
 // than those of TCP. A program asks before it reads a large piece to pass on: the piece would stay in memory while its
 // receiver takes nothing. One system call (SO_MEMINFO, getsockopt(2)); it never parks.
 func (c *inner) WriteRoom() int {

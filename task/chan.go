@@ -16,22 +16,22 @@ var ErrChanClosed = errors.New("task: channel is closed")
 // with NewChan.
 type Chan[T any] struct {
 	g      engine.Guard
-	closed bool        // guarded by g
-	buf    []T         // guarded by g: a ring of fixed length
-	first  int         // guarded by g: index of the oldest value
-	count  int         // guarded by g: values in buf
-	recvq  chanList[T] // guarded by g
-	sendq  chanList[T] // guarded by g
-	free   *chanNode[T]
+	closed bool         // guarded by g
+	buf    []T          // guarded by g: a ring of fixed length
+	first  int          // guarded by g: index of the oldest value
+	count  int          // guarded by g: values in buf
+	recvq  chanList[T]  // guarded by g
+	sendq  chanList[T]  // guarded by g
+	free   *chanNode[T] // guarded by g: nodes for later waits, linked by next
 }
 
-// A chanNode is one wait at a channel. While it is in a list it is guarded by the
-// channel's guard; then it belongs to the one that waited.
+// A chanNode is one wait at a channel. While it is in a list the channel's guard guards it; then it belongs to the
+// caller that waited.
 type chanNode[T any] struct {
 	next, prev *chanNode[T]
 	w          *engine.Waiter
 	value      T
-	ok         bool       // a value went over; false: the channel was closed
+	ok         bool       // a value was passed; false: the channel was closed
 	sel        *selection // nil: not part of a Select
 	index      int        // of the case in sel
 }
@@ -160,8 +160,8 @@ func (c *Chan[T]) node(w *engine.Waiter) *chanNode[T] {
 	return n
 }
 
-// endWait ends a wait with node n in q, which was cancelled if err is not nil. It
-// returns what n holds, and no error if a value went over.
+// endWait ends a wait with node n in q, which was cancelled if err is not nil. It returns what n holds, and no error if
+// a value was passed.
 func (c *Chan[T]) endWait(l *engine.Loop, n *chanNode[T], q *chanList[T], err error) (v T, _ error) {
 	w := n.w
 	if err != nil {
@@ -191,7 +191,7 @@ func (c *Chan[T]) recycle(l *engine.Loop, n *chanNode[T]) {
 	c.g.Exit(l)
 }
 
-// keep is recycle for a node that was not part of a Select, inside the guard.
+// keep clears n and puts it into the free list. The caller is inside the guard.
 func (c *Chan[T]) keep(n *chanNode[T]) {
 	var zero T
 	n.value = zero
@@ -306,8 +306,8 @@ func (q *chanList[T]) push(n *chanNode[T]) {
 	q.tail = n
 }
 
-// claim takes out the first that can be served; those of a Select that another channel
-// has served are dropped.
+// claim removes and returns the first node that can be served, nil if there is none. Nodes of a Select that another
+// case has ended are dropped.
 func (q *chanList[T]) claim() *chanNode[T] {
 	for n := q.head; n != nil; n = q.head {
 		q.unlink(n)

@@ -58,7 +58,8 @@ func (c *Cond) waitUntil(ctx context.Context) error {
 	return err
 }
 
-// enqueue publishes the Waiter of the caller, which runs on l and holds c.L, which is m if that is not nil.
+// enqueue publishes the Waiter of the caller, which holds c.L, and returns its loop. m is c.L if that is a *Mutex, else
+// nil.
 func (c *Cond) enqueue(m *Mutex) (l *engine.Loop, w *engine.Waiter) {
 	l = engine.CurrentLoop()
 	if m != nil && l != nil {
@@ -71,8 +72,8 @@ func (c *Cond) enqueue(m *Mutex) (l *engine.Loop, w *engine.Waiter) {
 	return l, w
 }
 
-// lockAgain locks c.L after a wait, for which a task waits natively if it is a sync.Mutex: its holder may be on the
-// same loop.
+// lockAgain locks c.L after a wait. If c.L is no *Mutex, a sync.Mutex say, the task waits natively for it, as its
+// holder may be on the same loop.
 func (c *Cond) lockAgain(m *Mutex, l *engine.Loop, woken bool) {
 	if m == nil || l == nil {
 		engine.Outside(engine.CallLock, c.L)
@@ -100,8 +101,8 @@ func (c *Cond) Signal() {
 	}
 }
 
-// awaited reports whether a task waits. It looks from outside of the guard: a Wait that the caller can know
-// of has unlocked L since it came in, and the caller has learnt of it through L or something like it.
+// awaited reports whether a task may be waiting. It reads outside of the guard, which is enough: a Wait that happened
+// before this call has queued its Waiter before it unlocked L.
 func (c *Cond) awaited() bool { return !engine.QuickLocks || c.waiters.MayHave() }
 
 // Broadcast wakes all waiting callers. The caller may but need not hold c.L. It never parks.

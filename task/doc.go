@@ -15,8 +15,8 @@
 // goroutines, which then block as goroutines do. Every exported function and method
 // may be called from any goroutine unless its comment says otherwise.
 //
-// To wait for other tasks use a Group, which returns their first error and, made by NewGroup, cancels the others; a WaitGroup if they have no
-// error; Join for one task that is at hand.
+// To wait for other tasks use a Group, which returns their first error and, made by NewGroup, cancels the others; a
+// WaitGroup if they have no error; Join for one task that is at hand.
 //
 // A runtime is made by package capriccio in the root of the module. Connections are in package netpoll, files in
 // package aio, and resources, stages and priorities for the scheduler in package ressched.

@@ -18,12 +18,12 @@ import (
 type Mutex struct {
 	g       engine.Guard
 	state   atomic.Uint32
-	owner   *engine.Task      // nil: unlocked, or a plain goroutine; written by the one that holds m, see lockQuick
+	owner   *engine.Task      // nil: unlocked, or held by a plain goroutine; written by the holder of m, see lockQuick
 	urged   engine.Urged      // guarded by g
 	waiters engine.WaiterList // guarded by g
 }
 
-// States of a Mutex. From the first caller that waits on, the lock is awaited, and all that changes does so in the guard:
+// States of a Mutex. While a caller waits, the lock is awaited and changes only inside the guard:
 //
 //	             Lock              another Lock, in g
 //	unlocked ───────────▶ locked ─────────────────────▶ awaited ──╮ Unlock, in g: handed over
@@ -92,7 +92,8 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 	return engine.TakeUnder(ctx, m.lockUntil, m.Unlock)
 }
 
-// lockUntil is LockContext; ctx ends the wait of a plain goroutine.
+// lockUntil is the wait of LockContext. ctx itself ends only the wait of a plain goroutine; TakeUnder ends that of a
+// task.
 func (m *Mutex) lockUntil(ctx context.Context) error {
 	l := m.g.EnterToWait()
 	if m.take(l) {
@@ -131,7 +132,7 @@ func (m *Mutex) tryTake(l *engine.Loop) bool {
 func (m *Mutex) enqueue(l *engine.Loop) *engine.Waiter {
 	w := engine.SelfOn(l)
 	var o *engine.Task
-	if m.waiters.Empty() { // else it knows
+	if m.waiters.Empty() { // else the owner is urged already
 		o = m.owner
 		m.urged.Set(o)
 	}
@@ -208,7 +209,7 @@ func (p *mutexPoint) Withdraw(w *engine.Waiter) bool {
 	return found
 }
 
-// HeldBy is the task that holds the lock, nil if that is none or can't be told.
+// HeldBy is the task that holds the lock, nil if no task does or the holder is not known.
 func (p *mutexPoint) HeldBy() *engine.Task {
 	m := (*Mutex)(p)
 	l := m.g.Enter()

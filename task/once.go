@@ -34,7 +34,7 @@ func (o *Once) Do(fn func()) {
 		w := engine.SelfOn(l)
 		r := o.runner
 		if !o.waiters.Empty() {
-			r = nil // it knows
+			r = nil // the runner is urged already
 		} else {
 			o.urged.Set(r)
 		}
@@ -89,7 +89,7 @@ func (p *oncePoint) Withdraw(w *engine.Waiter) bool {
 	return found
 }
 
-// HeldBy is the task that runs the function, nil if that is none or can't be told.
+// HeldBy is the task that runs the function, nil if no task does or the runner is not known.
 func (p *oncePoint) HeldBy() *engine.Task {
 	o := (*Once)(p)
 	l := o.g.Enter()

@@ -6,7 +6,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A PerLoop holds a value for each loop, so that tasks of different loops need not share one, with locks and with
+// A PerLoop holds a value for each loop, so that tasks of different loops share none, and need neither locks nor
 // wake-ups from one processor to another. The zero value, with New set if need be, is ready. It must not be copied.
 type PerLoop[T any] struct {
 	// New makes the value of a loop, when it is first asked for; nil: the zero value.
@@ -15,9 +15,8 @@ type PerLoop[T any] struct {
 	values sync.Map // *Loop to *T; of nil: for plain goroutines
 }
 
-// Get returns the value of the calling task's loop. Between two waits no other task of the loop
-// runs, so it may be used without a lock. All plain goroutines share one more value, and must lock
-// it. It never parks.
+// Get returns the value of the calling task's loop. Between two waits no other task of the loop runs, so the value may
+// be used without a lock. All plain goroutines share one more value, and must lock it. It never parks.
 func (p *PerLoop[T]) Get() *T {
 	l := engine.CurrentLoop()
 	if v, ok := p.values.Load(l); ok {

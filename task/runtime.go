@@ -13,16 +13,21 @@ type Runtime engine.Runtime
 // time at most.
 func (rt *Runtime) Close() error { return (*engine.Runtime)(rt).Close() }
 
-// Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it cancels the remaining tasks (their
-// waits return ErrShutdown) and waits for the grace time, 1 s by default (capriccio.WithGrace); then it makes every
-// wait end its task, running its deferred functions, as runtime.Goexit does, and every wait of a plain goroutine for a
-// connection of the runtime fail with net.ErrClosed, as a task may wait natively for that goroutine, and waits for that
-// time once more; at last it ends the loops and closes the pollers. So it returns at the latest twice the grace time
-// after ctx has ended, whatever tasks do. After Shutdown nothing of the runtime is left, with three exceptions: tasks
-// that never wait, tasks that wait natively or for an operation that can't be cancelled (a disk that does not answer),
-// and tasks whose offloaded function still runs. They stay, with their loops, and the error says how many there are,
-// and where. It must be called on a plain goroutine; in a task it only returns an error. Later calls wait for the first
-// and return the same.
+// Shutdown ends the runtime, in four steps:
+//
+//  1. It waits until the tasks, or ctx, have ended.
+//  2. It cancels the remaining tasks, whose waits return ErrShutdown, and waits for the grace time, 1 s by default
+//     (capriccio.WithGrace).
+//  3. It makes every wait end its task, running its deferred functions, as runtime.Goexit does, and waits for that time
+//     once more. Every wait of a plain goroutine for a connection of the runtime fails with net.ErrClosed, as a task may
+//     wait natively for that goroutine.
+//  4. It ends the loops and closes the pollers.
+//
+// So it returns at the latest twice the grace time after ctx has ended, whatever tasks do. After Shutdown nothing of
+// the runtime is left, with three exceptions: tasks that never wait, tasks that wait natively or for an operation that
+// can't be cancelled (a disk that does not answer), and tasks whose offloaded function still runs. They stay, with
+// their loops, and the error says how many there are, and where. It must be called on a plain goroutine; in a task it
+// only returns an error. Later calls wait for the first and return the same.
 func (rt *Runtime) Shutdown(ctx context.Context) error { return (*engine.Runtime)(rt).Shutdown(ctx) }
 
 // Spawn is like the function Spawn, on this runtime. It never parks.

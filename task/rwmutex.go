@@ -87,7 +87,7 @@ func (rw *RWMutex) lockOn(l *engine.Loop, write bool, why engine.Reason) {
 		w.Tag = 1
 	}
 	var o *engine.Task
-	if rw.waiters.Empty() { // else it knows
+	if rw.waiters.Empty() { // else the writer is urged already
 		o = rw.writer
 		rw.urged.Set(o)
 	}
@@ -208,11 +208,11 @@ func (p *rwMutexPoint) Withdraw(w *engine.Waiter) bool {
 		rw.g.Exit(l)
 		return false
 	}
-	rw.admit(l) // those behind may now enter
+	rw.admit(l) // the callers behind w may now enter
 	return true
 }
 
-// HeldBy is the task that writes, nil if that is none or can't be told.
+// HeldBy is the task that writes, nil if no task does or the writer is not known.
 func (p *rwMutexPoint) HeldBy() *engine.Task {
 	rw := (*RWMutex)(p)
 	l := rw.g.Enter()

@@ -13,8 +13,8 @@ import (
 type Case interface {
 	guard() *engine.Guard                          // nil: nothing is to be guarded
 	try() (done bool, w *engine.Waiter, err error) // inside the guard; w is to be woken
-	// enqueue is called inside the guard; n is a new *chanNode, which dequeue, called
-	// outside of it, takes out again. A Case keeps nothing of a Select: it may be there twice.
+	// enqueue is called inside the guard. n is what dequeue, called outside of it, takes out or stops again: a
+	// *chanNode, a timer or the stop function of a context. A Case keeps nothing of a Select: it may be there twice.
 	enqueue(w *engine.Waiter, s *selection, index int) (n any)
 	dequeue(l *engine.Loop, n any, fired bool) (err error)
 }
@@ -22,11 +22,11 @@ type Case interface {
 // A selection is one Select that waits.
 type selection struct {
 	fired   atomic.Int32 // index of the case that was served, plus 1; 0: none yet
-	timed   bool         // one is an AfterCase; fixed before the wait
-	context bool         // one is a DoneCase; fixed before the wait
+	timed   bool         // there is an AfterCase; fixed before the wait
+	context bool         // there is a DoneCase; fixed before the wait
 }
 
-// claim is called by a task that wants to serve case i; one succeeds.
+// claim ends the Select by case i, and reports whether no other case, nor a cancellation, has ended it before.
 func (s *selection) claim(i int) bool { return s.fired.CompareAndSwap(0, int32(i)+1) }
 
 // EndsBy implements engine.Ender.
@@ -85,7 +85,7 @@ func selectAmong(cases []Case, wait bool) (int, error) {
 	var few [8]any
 	nodes, waits := few[:0], false
 	defer func() {
-		if waits { // it ends the task, or panics: nothing of it may stay with a channel, a context or the wheel
+		if waits { // the wait ended the task, or panicked: nothing of it may stay with a channel, a context or the wheel
 			for i, c := range cases {
 				c.dequeue(l, nodes[i], false)
 			}

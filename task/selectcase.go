@@ -8,7 +8,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/wheel"
 )
 
-// Cases of a Select that are no communications.
+// Cases of a Select other than sends and receives.
 
 // DoneCase is a Case that can go on when ctx has ended; the error of Select is then that of ctx, and
 // its cause. The end of the calling task's own context needs no case: it ends every Select. It panics

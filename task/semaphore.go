@@ -9,9 +9,9 @@ import (
 	"github.com/capriccio-go/capriccio/internal/engine"
 )
 
-// A Semaphore is a number of units to share. Make it with NewSemaphore. Waiting callers
-// get their units in the order of their calls, so that a caller that wants many units is
-// not overtaken for ever by callers that want few.
+// A Semaphore is a number of units to share. Make it with NewSemaphore. Waiting callers get their units in the order of
+// their calls, so that a caller that wants many units is not overtaken for ever by callers that want few. Only while
+// the Semaphore is the bottleneck of an overloaded program, the newest callers go first, except for one turn in 64.
 type Semaphore struct {
 	size    int64        // fixed
 	used    atomic.Int64 // units taken; semAwaited is set while a caller waits, and used is then written in the guard only
@@ -43,7 +43,7 @@ func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	return engine.TakeUnder(ctx, func(ctx context.Context) error { return s.acquire(ctx, n) }, func() { s.Release(n) })
 }
 
-// acquire is Acquire; ctx ends the wait of a plain goroutine.
+// acquire is Acquire. ctx itself ends only the wait of a plain goroutine; TakeUnder ends that of a task.
 func (s *Semaphore) acquire(ctx context.Context, n int64) error {
 	if n < 0 || n > s.size {
 		return fmt.Errorf("task: Acquire(%d) of a Semaphore of %d: can never be had", n, s.size)
@@ -108,7 +108,7 @@ func (s *Semaphore) Release(n int64) {
 	s.grant(l)
 }
 
-// grant serves the first in the queue as far as units are there, and leaves the guard.
+// grant serves waiting callers while there are units for the next one, and leaves the guard.
 func (s *Semaphore) grant(l *engine.Loop) {
 	var served engine.WakeChain
 	for w := s.waiters.Turn(l); w != nil && s.size-s.used.Load()&^semAwaited >= w.Tag; w = s.waiters.Turn(l) {
@@ -142,6 +142,6 @@ func (p *semaphorePoint) Withdraw(w *engine.Waiter) bool {
 		s.g.Exit(l)
 		return false
 	}
-	s.grant(l) // those behind may fit where w did not
+	s.grant(l) // the callers behind w may fit where w did not
 	return true
 }

@@ -35,16 +35,16 @@ func Go(fn func()) *Task { return (*Task)(engine.Go(fn)) }
 type Options struct {
 	// Name is shown in reports; empty: the name of the function.
 	Name string
-	// OnLoop chooses the loop that the task runs on: it is called with the number of loops, and returns the index of one
-	// of them, which no other takes the task from. Data that belongs to a key, and is touched only by tasks on the loop
-	// that the key chooses, needs no lock (Cohort Scheduling, sections 3.4 and 4.1.4). nil: the task starts on the
-	// spawner's loop, or, spawned by a plain goroutine, on the loops in turn, unless an idle loop takes it first.
+	// OnLoop chooses the loop that the task runs on: it is called with the number of loops, and returns the index of
+	// one of them; no other loop takes the task from it. Data that belongs to a key, and is touched only by tasks on
+	// the loop that the key chooses, needs no lock (Cohort Scheduling, sections 3.4 and 4.1.4). nil: the task starts on
+	// the spawner's loop, or, spawned by a plain goroutine, on the loops in turn, unless an idle loop takes it first.
 	OnLoop func(loops int) int
 	// Context cancels the task, and all that it spawns, when it ends; nil: that of
 	// the spawning task, if any.
 	Context context.Context
-	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
-	// Entrance (package ressched), the least important are refused first. 0: neither.
+	// Priority says how important the task is, from -32 to 31; of tasks that wait at an Entrance (package ressched),
+	// the least important are refused first. 0: ordinary.
 	Priority int
 	// NoHandle starts the task as a go statement does, without a way to join it: Spawn returns
 	// no Task. Without any other option the memory of the task is used again when it has finished, so
@@ -52,7 +52,7 @@ type Options struct {
 	NoHandle bool
 }
 
-// on is o for a task of rt, nil if there is none.
+// on returns o for a task of rt, which is nil if no runtime runs.
 func (o *Options) on(rt *engine.Runtime) (engine.Options, error) {
 	to := engine.Options{Name: o.Name, Context: o.Context, Priority: o.Priority}
 	if o.OnLoop != nil && rt != nil {
@@ -97,7 +97,7 @@ func Context() context.Context { return engine.Context() }
 // the runtime shut down, because fn may be using the caller's variables and buffers. A function that has not begun when
 // the runtime is shut down is never run. If 512 functions, see capriccio.WithOffloadLimit, are running already, fn
 // waits until one of them returns, and the log warns, once in ten seconds. A panic of fn panics in the caller, with a
-// *PanicError, and so does runtime.Goexit in fn, with that of ErrGoexit. fn is not part of the task: Current is nil in
+// *PanicError; so does runtime.Goexit in fn, and the value is ErrGoexit. fn is not part of the task: Current is nil in
 // it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) { engine.Offload(fn) }
 
@@ -114,10 +114,10 @@ func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) err
 // time.Sleep and returns nil. The resolution is about 66 µs.
 func Sleep(d time.Duration) error { return engine.Sleep(d) }
 
-// Yield lets other tasks of the loop run that are ready, before the caller goes on: with the
-// scheduler fifo every one, but of several that a disk has served at once some may follow; with
-// others the tasks before it in the order of that scheduler, in which every task gets to run. On a
-// plain goroutine it is runtime.Gosched.
+// Yield lets other ready tasks of the loop run before the caller goes on. With the scheduler fifo that is every ready
+// task, but of several whose file operations have ended at once some may follow. With other schedulers it is the tasks
+// before the caller in the order of that scheduler, in which every task gets to run. On a plain goroutine Yield is
+// runtime.Gosched.
 func Yield() { engine.Yield() }
 
 // Await parks until ctx ends and returns its error, or, if that comes first, the error

@@ -11,7 +11,7 @@ import (
 // A Ticker sends the time on C, again and again, as that of package time does for goroutines. Make it
 // with NewTicker, and Stop it.
 type Ticker struct {
-	// C has room for one tick: those for which there is none are dropped.
+	// C has room for one tick: a tick that finds no room is dropped.
 	C *Chan[time.Time]
 
 	mu    sync.Mutex
@@ -21,9 +21,9 @@ type Ticker struct {
 	next  time.Duration // guarded by mu: loop clock
 }
 
-// NewTicker returns a Ticker that ticks on the caller's loop, or, if that is a plain goroutine, on
-// one of the Default runtime. It panics if there has been none, and if every is not
-// more than 0. The resolution is about 66 µs. It never parks.
+// NewTicker returns a Ticker that ticks on the caller's loop, or, if that is a plain goroutine, on one of the Default
+// runtime. It panics if there has been no runtime, and if every is not more than 0. The resolution is about 66 µs. It
+// never parks.
 func NewTicker(every time.Duration) *Ticker {
 	t := &Ticker{C: NewChan[time.Time](1)}
 	t.Reset(every)
