@@ -11,7 +11,7 @@ type account struct {
 	spec Spec // fixed, but Limit is guarded by mu
 
 	observed     float64
-	ahead        float64     // what those may yet take that Ahead was told of
+	ahead        float64     // what the tasks that Ahead was told of may yet take
 	reserved     reservation // what the admitted tasks may take
 	reservedThen float64     // their mean when observed was
 	excess       lowest      // of observed over their mean; only if Collected
@@ -22,10 +22,10 @@ type account struct {
 	util         float64     // used in parts of limit; not below 0, but may exceed 1
 	trend        float64     // of util, per second
 	state        State
-	sampled      time.Duration // when used was last looked at
-	before       time.Duration // and when the time before
+	sampled      time.Duration // when used was last set
+	before       time.Duration // and the time before that
 	knee         *Knee         // nil: the limit is given
-	of           *account      // fixed; nil: none
+	of           *account      // the resource that a is a sign of, see Spec.Of; fixed; nil: none
 
 	granted float64 // to cohorts, since the last sample
 }
@@ -108,8 +108,7 @@ func (m *lowest) shift(by float64) {
 	m.least += by
 }
 
-// weight is how much of a moving average over the time of the given length a sample makes
-// up that stands for dt.
+// weight is the share of a sample that stands for dt in a moving average over the time of.
 func weight(dt, of time.Duration) float64 { return 1 - math.Exp(-dt.Seconds()/of.Seconds()) }
 
 // judge sets utilisation and state.

@@ -128,9 +128,9 @@ func (a *Admission) nextAtBottleneck(now time.Duration, number int, q *QueueStat
 // isStalled reports whether a ConcurrencyLimit has no room because of tasks that only wait, see Ledger.Stalled.
 func (a *Admission) isStalled() bool { return a.ledger != nil && a.ledger.Stalled() }
 
-// Limit is told, every few milliseconds, how it is at a watched node. It returns how many tasks may wait there or be on the
-// way, 0 if any number, below 0 if none. While a ConcurrencyLimit is stalled, no other task may come to where tasks wait,
-// and is refused at once; tasks that go elsewhere may be what they wait for.
+// Limit takes the state of a watched node, every 10 ms. It returns how many tasks may wait there or be on the way, 0 if
+// any number, below 0 if none. While a ConcurrencyLimit is stalled, no other task may come to where tasks wait, and is
+// refused at once; tasks that go elsewhere may be what they wait for.
 func (a *Admission) Limit(now time.Duration, number int, s BacklogState) int {
 	for number >= len(a.bottlenecks) {
 		a.bottlenecks = append(a.bottlenecks, bottleneckGate{entrance: entrance{detector: OverloadDetector{atBottleneck: true}}})
@@ -214,7 +214,7 @@ func (a *Admission) nextIfFull(now time.Duration, e *entrance, q *QueueState) Ve
 	return Defer
 }
 
-// Left records that a task that was admitted there has left again.
+// Left records that a task that was admitted at the entrance has left again.
 func (a *Admission) Left(now time.Duration, index int) {
 	if e := a.limitedEntrance(index); e != nil {
 		e.limit.finished(e.share)
@@ -226,7 +226,7 @@ func (a *Admission) Left(now time.Duration, index int) {
 // Refused is how many tasks were refused for a cause. It may be called from any goroutine.
 func (a *Admission) Refused(c Cause) uint64 { return uint64(a.refused[c].Load()) }
 
-// Causes are all there are.
+// Causes returns all causes.
 func Causes() []Cause { return []Cause{CauseOverload, CauseStuck, CauseWait, CauseBottleneck} }
 
 // Report adds the counters to r. It may be called from any goroutine.

@@ -28,7 +28,7 @@ type Backlog struct {
 	whole      bool          // the whole node counts, not one thing at it
 	kind       uint32        // or the kind of work that counts, or detail of one; 0: any
 	unclear    bool          // what is to count
-	most       uint32        // what many have lately been seen to do, as long as kind is 0
+	most       uint32        // the kind of work, or detail, of many of the tasks lately, as long as kind is 0
 	waiting    int           // tasks there that count
 	known      int           // tasks there whose kind of work is known
 	late       int           // tasks that wait, and came before limitedAt
@@ -82,7 +82,8 @@ func (b *Backlog) Kind() uint32 { return b.kind }
 // All reports whether all tasks at the node count.
 func (b *Backlog) All() bool { return b.whole && b.kind == 0 }
 
-// Counts reports whether a task that does w counts, as far as is known: an unknown one counts as one of the most.
+// Counts reports whether a task that does w counts, as far as is known: a task of unknown kind counts as one of the
+// most common kind.
 func (b *Backlog) Counts(w *Work) bool {
 	return b.kind == 0 || w.Kind == 0 || b.kind == w.Kind || b.kind == w.Detail
 }
@@ -148,7 +149,7 @@ func (b *Backlog) Add(w *Work) {
 	}
 }
 
-// hasMost reports whether most still is what many do.
+// hasMost reports whether many tasks still do the work of kind most.
 func (b *Backlog) hasMost() bool { return b.most != 0 && manyOf*b.kinds.waiting(b.most) > b.known }
 
 // Departed records that the wait of the task of w at the node is over, which began at the time of stamp.
@@ -179,8 +180,8 @@ func Stamp(t time.Duration) uint32 { return uint32(t >> stampBits) }
 
 const stampBits = 16
 
-// NewestFirst reports whether of the tasks that wait the newest is to be served next: some had to wait too long, and their
-// turn, one in lateTurns, has not come.
+// NewestFirst reports whether the newest of the waiting tasks is to be served next: some wait since before the limit
+// was set, and their turn, one in lateTurns, has not come.
 func (b *Backlog) NewestFirst() bool { return b.late > 0 && b.turns%lateTurns != 0 }
 
 // Look returns what has happened since the last Look; out is how many tasks wait before the node. SetLimit follows.
@@ -231,7 +232,7 @@ func (b *Backlog) Quiet(now time.Duration) bool { return now-b.quietSince > quie
 // A BacklogState is what has happened at a watched node since it was last looked at. Late tasks waited there when the limit
 // was set.
 type BacklogState struct {
-	Afresh   bool          // what was said before was of something else
+	Afresh   bool          // earlier states were about other tasks
 	Several  bool          // the tasks wait for several things, as connections, and not for one, as a lock
 	Waiting  int           // tasks there, without the late
 	Departed int           // tasks whose wait is over, without the late

@@ -31,12 +31,12 @@ type BodyBudget struct {
 	limit  float64       // of the heap, in bytes
 	live   float64       // of the heap, when that was last known
 	since  float64       // bytes that were read since
-	known  time.Duration // when it was
-	given  float64       // bytes read by bodies that have ended since
-	forced float64       // live when a body was last admitted for which there is not enough
-	share  float64       // that is held of what is read, at most
-	base   float64       // of live, what is not of those asked, at most
-	were   float64       // bytes that those asked had read when live was last known
+	known  time.Duration // when live was last known
+	given  float64       // bytes read by bodies that have ended since then
+	forced float64       // live when a body was last admitted without enough room
+	share  float64       // of the bytes read, that bodies hold at most
+	base   float64       // part of live that does not belong to asked, at most
+	were   float64       // bytes that asked had read when live was last known
 }
 
 // A Body is being read. The zero value has not begun. It belongs to its reader.
@@ -119,8 +119,9 @@ func (in *BodyBudget) End(b *Body) {
 	}
 }
 
-// Tick is called every 10 ms or so with the limit of the heap and what of it was live at the last collection, in bytes;
-// fresh: that is new. It reports whether bodies are held, and whether a collection is worth its price.
+// Tick is called every 10 ms or so with the limit of the heap and the bytes that were live at the last collection;
+// fresh: there was a collection since the last Tick. It reports whether bodies are held, and whether a collection is
+// worth its price.
 func (in *BodyBudget) Tick(now time.Duration, limit, live float64, fresh bool) (held, collect bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -169,8 +170,8 @@ func (in *BodyBudget) learn(live float64) {
 	}
 }
 
-// order admits bodies, and reports whether any is held. One is admitted in any case: if it turns out to need memory that
-// others have, the bodies that came last are refused for it.
+// order admits bodies, and reports whether any is held. One body is admitted in any case: if it turns out to need
+// memory that others have, the body that came last is refused.
 func (in *BodyBudget) order(room float64, fresh bool) (held bool) {
 	left, going := room, 0
 	for _, a := range in.asked {

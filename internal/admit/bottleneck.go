@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A BottleneckLimit finds out whether a node of the blocking graph inside the program, a lock or a backend, is what limits
-// it, and how many tasks are to wait there then. It is told how many do, how many have departed, and how long these have
-// waited. Loop-private. The zero value is ready.
+// A BottleneckLimit finds out whether a node of the blocking graph inside the program, a lock or a backend, limits the
+// program, and how many tasks are to wait there then. It is told how many tasks wait, how many have departed, and how
+// long these have waited. Loop-private. The zero value is ready.
 //
 //	          tasks become more, wait ever longer, and no more of them depart
 //	watched ──────────────────────────────────────────────────────────────────▶ limited
@@ -23,11 +23,11 @@ import (
 // before as there are more of them, and no more wait than have come meanwhile: if half of them sleep for a second, the
 // others overtake these.
 //
-// By Little's law as many tasks wait as depart in the time that they wait. The limit is what departs in a time that is short
-// enough (short). Where the tasks wait for several things, it begins with as many as waited when no fewer departed, and is lowered
-// to that. If the node does several things at once, and
-// the tasks are there meanwhile, that is too few: fewer depart. Then how long they wait is how long the node takes, and the limit
-// becomes what departs in a time with room for more (room), as the node may be several servers of which some have nothing to do.
+// By Little's law as many tasks wait as depart in the time that they wait. The limit is what departs in a time that is
+// short enough (short). Where the tasks wait for several things, it begins with as many as waited when no fewer
+// departed, and is lowered to that. If the node does several things at once, and the tasks are there meanwhile, that is
+// too few: fewer depart. Then how long they wait is how long the node takes, and the limit becomes what departs in a
+// time with room for more (room), as the node may be several servers of which some have nothing to do.
 type BottleneckLimit struct {
 	limit    float64       // 0: none
 	wantedAt time.Duration // when a task last waited outside
@@ -103,7 +103,7 @@ func (b *BottleneckLimit) Update(now time.Duration, s BacklogState) {
 	}
 	if b.limit > 0 && (float64(waiting) > b.limit+1 || s.Late > 0 && s.Departed == 0) {
 		b.open(now, waiting)
-		return // tasks that were too many are still there; what departs now is not due to the limit
+		return // the tasks beyond the limit are still there: departures now are not due to the limit
 	}
 	took, more := now-b.began, waiting-b.first
 	// Long enough for the wait to become clearly longer.

@@ -27,12 +27,12 @@ type Ledger struct {
 	now       time.Duration       // guarded by mu: of the last Tick
 	stalledAt time.Duration       // guarded by mu: when a limit was last found stalled, or no longer
 
-	// meter says of how many admitted tasks it is known what they hold of what is Collected, and how much
-	// that is; fixed; may be nil.
+	// meter returns how many admitted tasks are metered, and how much they hold of the Collected resource; fixed; may
+	// be nil.
 	meter func() (tasks int, held float64)
 
 	told   bool // guarded by mu: Ahead was called
-	behind int  // guarded by mu: tasks inside that it was not told of
+	behind int  // guarded by mu: tasks inside that Ahead was not told of
 }
 
 // NewLedger returns a Ledger without resources.
@@ -73,8 +73,8 @@ func (l *Ledger) Add(s Spec) (ResourceID, error) {
 	return ResourceID(len(accounts) - 1), nil
 }
 
-// SetLimit changes the limit of r, which must be above 0, as when the memory limit of a
-// container is changed. What is not above 0 is ignored, and so is what is the limit already.
+// SetLimit changes the limit of r, which must be above 0, as when the memory limit of a container is changed. Other
+// values are ignored.
 func (l *Ledger) SetLimit(r ResourceID, limit float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,8 +93,8 @@ func (l *Ledger) SetLimit(r ResourceID, limit float64) {
 	l.version.Add(1)
 }
 
-// Unlimit takes the given limit of r back: it is unknown again how much there is of it. find: it is to be found from
-// now on, or goes on to be.
+// Unlimit takes the given limit of r back: it is unknown again how much there is of it. find: it is to be found, see
+// Spec.Find.
 func (l *Ledger) Unlimit(r ResourceID, find bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,8 +193,8 @@ func (l *Ledger) Tick(now time.Duration) {
 	l.version.Add(1)
 }
 
-// Stalled reports whether a limit has no room because of tasks that only wait. It may be
-// one that is yet to come in that they wait for.
+// Stalled reports whether a limit has no room because of tasks that only wait. They may wait for a task that is yet to
+// come in.
 func (l *Ledger) Stalled() bool { return l.stalled.Load() }
 
 // Calm reports whether there was plenty of each resource at the last Tick, apart from resources that refusing work will
@@ -277,7 +277,8 @@ func (l *Ledger) Standings(to []Standing, version uint64) ([]Standing, uint64) {
 	return to, now
 }
 
-// Grant returns how many of n tasks fit below Target if each of them takes that amount of r: all if refusing work is futile, and counts them as granted until the next sample.
+// Grant returns how many of n tasks fit below Target if each of them takes that amount of r, and counts them as granted
+// until the next sample. If refusing work is futile, all fit.
 func (l *Ledger) Grant(r ResourceID, each float64, n int) int {
 	a := l.account(r)
 	if a == nil {

@@ -133,7 +133,7 @@ func (g *ConcurrencyLimit) Inside() (n int) {
 	return n
 }
 
-// granted is how many are inside or may come in without asking.
+// granted is how many tasks are inside or may come in without asking.
 func (g *ConcurrencyLimit) granted() (n int) {
 	for _, s := range *g.shares.Load() {
 		n += int(s.inside.Load() + s.credit())
@@ -141,7 +141,7 @@ func (g *ConcurrencyLimit) granted() (n int) {
 	return n
 }
 
-// credit is how many tasks it may admit without asking.
+// credit is how many tasks the loop may admit without asking.
 func (s *loopShare) credit() int64 { return max(s.granted.Load()-s.used.Load(), 0) }
 
 // share returns the part of a loop.
@@ -159,7 +159,7 @@ func (g *ConcurrencyLimit) share(loop int) *loopShare {
 	return all[loop]
 }
 
-// noteTime is exact to 10 ms, so that loops hardly ever write to what all of them read.
+// noteTime sets at to now, exact to 10 ms, so that loops hardly ever write to a word that all of them read.
 func noteTime(at *atomic.Int64, now time.Duration) {
 	if int64(now)-at.Load() > int64(minimumMoved) {
 		at.Store(int64(now))

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// An OverloadDetector finds out whether more tasks come to an entrance, or to a bottleneck, than can ever be served, and
-// says which of them go first and which are refused. It is told how many wait, and when a task is admitted or refused.
-// Loop-private. The zero value is ready.
+// An OverloadDetector finds out whether more tasks come to an entrance, or to a bottleneck, than can ever be served,
+// and says which of them go first and which are refused. It is told how many tasks wait, and when a task is admitted or
+// refused. Loop-private. The zero value is ready.
 //
 //	        grew twice in a row                  has been growing for too long
 //	 calm ────────────────────────▶ growing ──────────────────────────────▶ overloaded

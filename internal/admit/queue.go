@@ -102,7 +102,8 @@ func (q *EntryQueue[T]) Arriving(m Moment, d Decider) Verdict {
 	return d.Next(m.Now, q.Index, &q.state)
 }
 
-// Next takes out the next entry that is decided, with the verdict Admit, AdmitNewest or Refuse; nil if none is for now.
+// Next takes out the next entry that is decided, with the verdict Admit, AdmitNewest or Refuse; nil if no entry is
+// decided now.
 func (q *EntryQueue[T]) Next(m Moment, d Decider) (*Entry[T], Verdict) {
 	if q.n == 0 || q.enough > 0 && q.starting >= q.enough && q.enoughAt == m.Now {
 		return nil, Defer
@@ -132,7 +133,7 @@ func (q *EntryQueue[T]) Next(m Moment, d Decider) (*Entry[T], Verdict) {
 	return q.take(v == AdmitNewest), v
 }
 
-// First takes out the entry that is admitted next in the order of their times; nil if there is none.
+// First takes out the most important entry that has waited longest; nil if there is none.
 func (q *EntryQueue[T]) First() *Entry[T] {
 	if q.n == 0 {
 		return nil

@@ -37,14 +37,13 @@ func (g *ConcurrencyLimit) SetDemand(each []Moments) {
 	}
 }
 
-// Meter sets the function that says of how many admitted tasks it is known what they hold of what is Collected, and
-// how much that is. It is to be called before the first limit is made; read is called with the ledger
-// locked.
+// Meter sets the function that returns how many admitted tasks are metered, and how much they hold of the Collected
+// resource. It is to be called before the first limit is made; read is called with the ledger locked.
 func (l *Ledger) Meter(read func() (tasks int, held float64)) { l.meter = read }
 
-// Ahead says of how many tasks inside it is known where they are, and what these may yet take of each resource
-// that is not Collected, in all. For the others, and for as many as there are more inside until it is called again, what a
-// newly admitted task takes is reserved. It is to be called before Observe.
+// Ahead takes how many tasks inside are at a known place, and how much of each resource that is not Collected these may
+// yet take in all. For the other tasks inside, and for tasks admitted before the next call, what a newly admitted task
+// takes is reserved. It is to be called before Observe.
 func (l *Ledger) Ahead(tasks int, yet []float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +112,8 @@ func (g *ConcurrencyLimit) reservedAll() bool {
 	return false
 }
 
-// room is how many tasks there is room for beyond the given ones, as far as that is worth knowing. The ledger is locked, and recount has been called.
+// room is for how many tasks there is room beyond the given ones, at most 1<<20. The ledger is locked, and recount has
+// been called.
 func (g *ConcurrencyLimit) room(given int) int {
 	const most = 1 << 20
 	n := int(min(max(g.window.Limit()-float64(given), 0), most))

@@ -9,10 +9,10 @@ import (
 	"unsafe"
 )
 
-// Puller returns the identity of the goroutine that waits in iter.Pull's next or stop for
-// the goroutine with identity of to yield or return; 0 if that is none that iter.Pull has made, or
-// if that can't be found out. It must be the calling goroutine's identity or the result of
-// another Puller in the same chain: such a goroutine can't end meanwhile.
+// Puller returns the identity of the goroutine that waits in iter.Pull's next or stop for the goroutine with identity
+// of to yield or return; 0 if iter.Pull has not made the goroutine with identity of, or if that can't be found out. It
+// must be the calling goroutine's identity or the result of another Puller in the same chain: such a goroutine can't
+// end meanwhile.
 func Puller(of uintptr) uintptr
 
 // pull is what Puller knows of the Go runtime; all are 0 if that could not be found out.

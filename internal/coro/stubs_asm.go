@@ -24,10 +24,9 @@ func Is(word *uintptr) bool
 // another thread: equality can be seen only by the goroutine itself, because no one
 // else writes its identity there while it runs.
 //
-// If they are equal, the word after that is set to 1, and then the comparison is made again: so
-// another thread that changes *word, and looks at the word after it when every thread has
-// executed a memory barrier since, knows that the goroutine has not seen equality
-// if that is still 0.
+// If they are equal, the word after that is set to 1, and then the comparison is made again: so another thread that
+// changes *word, and looks at the word after it when every thread has executed a memory barrier since, knows that the
+// goroutine has not seen equality if that second word is still 0.
 func Running(word *uintptr) State
 
 // RunsFree is a faster Running(word) == Here. It may say no if the thread lock can't

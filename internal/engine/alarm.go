@@ -80,7 +80,8 @@ func newKernelTimer(ring func()) *kernelTimer {
 	return k
 }
 
-// set has it go off after d; 0: not at all. The Go runtime is not told of the system call, for which it would wake sysmon.
+// set has the timer go off after d; 0: not at all. The Go runtime is not told of the system call, for which it would
+// wake sysmon.
 func (k *kernelTimer) set(d time.Duration) {
 	unix.TimerfdSettime(k.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil)
 }

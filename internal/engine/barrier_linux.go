@@ -31,5 +31,5 @@ func barrier() {
 	}
 }
 
-// QuickLocks reports whether what is free is locked without the guard, see Mutex.lockQuick.
+// QuickLocks reports whether a free lock is taken without its guard, see Mutex.lockQuick.
 const QuickLocks = true

@@ -7,6 +7,6 @@ func canBarrier() bool { return false }
 
 func barrier() {}
 
-// QuickLocks reports whether what is free is locked without the guard. Here the guard of what plain goroutines
-// use is better shared from the start: whatever comes later may have to wait for the loop that owns it.
+// QuickLocks reports whether a free lock is taken without its guard. Here a guard that plain goroutines use is better
+// shared from the start: a later caller may have to wait for the loop that owns it.
 const QuickLocks = false

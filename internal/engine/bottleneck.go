@@ -9,11 +9,11 @@ import (
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// A bottleneck is a node of the blocking graph that is watched, or one thing there for which tasks wait, such as a lock of
-// many. Tasks for which there is no room there wait before it as at an entrance. Loop-private.
+// A bottleneck is a watched node of the blocking graph, or one wait point at such a node, such as one lock of many.
+// Tasks for which it has no room wait before it as at an entrance. Loop-private.
 type bottleneck struct {
 	node    recorder.NodeID
-	point   WaitPoint // what of the node; nil: all
+	point   WaitPoint // the one at the node that counts; nil: all of them
 	backlog *admit.Backlog
 	queue   entryQueue
 }
@@ -22,18 +22,20 @@ const (
 	lookEvery = 10 * time.Millisecond // looks at bottlenecks
 	// lookedAt is how many tasks are looked at to see what most of them have in common: there may be a million.
 	lookedAt = 1 << 14
-	// addEvery is how often a loop looks whether a node has another thing, or kind of work, to be watched.
+	// addEvery is how often a loop looks whether a node with a bottleneck has another wait point, or kind of work, to
+	// be watched.
 	addEvery = 100 * time.Millisecond
 )
 
-// Watched reports whether As matters on the loop of the caller: it has watched nodes. It never parks.
+// Watched reports whether As has an effect, as the loop of the caller has bottlenecks. It never parks.
 func Watched() bool {
 	l := here()
 	return l != nil && l.entry.bottlenecks != nil
 }
 
-// As says what kind of work the calling task does, which e has admitted: a number, like a hash of
-// the route of a request.
+// As says what kind of work the calling task does, which e has admitted: a number, like a hash of the route of a
+// request. detail is another, of a part of the kind; 0: kind. It parks while a bottleneck that the task is likely to
+// come to has no room, and returns an error as Enter does if the task is refused or cancelled.
 func (e *Entrance) As(kind, detail uint32) error {
 	l := reattach()
 	if l == nil || l.cur == nil || l.entry.bottlenecks == nil {
@@ -95,7 +97,7 @@ func (l *Loop) waitEnds(t *Task) {
 	}
 }
 
-// at reports whether t, which waits, does so where b is.
+// at reports whether t, which waits, waits at b.
 func (b *bottleneck) at(t *Task) bool {
 	return b.node == t.rec.Node() && (b.point == nil || b.point == t.on)
 }
@@ -108,7 +110,7 @@ func (l *Loop) isCounted(t *Task) bool {
 	return slices.ContainsFunc(l.entry.bottlenecks, func(b *bottleneck) bool { return b.counts(t) })
 }
 
-// Turn returns the Waiter of q to serve next, nil if q is empty: the one that has waited longest; or the newest, see
+// Turn returns the Waiter of q to serve next, nil if q is empty: the Waiter that has waited longest; or the newest, see
 // admit.Backlog.NewestFirst. The caller runs on l, nil for a plain goroutine.
 func (q *WaiterList) Turn(l *Loop) *Waiter {
 	if l == nil || l.entry.bottlenecks == nil || q.tail == nil || q.tail.task == nil || q.tail.task.loop != l {
@@ -122,9 +124,9 @@ func (q *WaiterList) Turn(l *Loop) *Waiter {
 	return q.head
 }
 
-// Watch has l watch node n: as tasks pile up there, it may be what limits the program. If most of them
-// wait for the same thing, only that is watched: one lock of many. It is to be called on l, by Post. It
-// does nothing if that is watched already, if there are admit.MaxBacklogs, and without an Admission.
+// Watch has l watch node n: as tasks pile up there, it may be what limits the program. If most of them wait at the same
+// wait point, such as one lock of many, only that is watched. It is to be called on l, by Post. It does nothing if n is
+// watched already, if there are admit.MaxBacklogs, and without an Admission.
 func (l *Loop) Watch(n recorder.NodeID) {
 	if l.admission == nil || len(l.entry.bottlenecks) == admit.MaxBacklogs {
 		return
@@ -168,8 +170,7 @@ func (l *Loop) Watch(n recorder.NodeID) {
 	l.entry.bottlenecks = append(l.entry.bottlenecks, b)
 }
 
-// eachAt calls do for each of the tasks that wait where b is, as far as they are among the given number of tasks
-// that were made last.
+// eachAt calls do for each task that waits at b, among the given number of tasks that were made last.
 func (l *Loop) eachAt(b *bottleneck, left int, do func(*Task)) {
 	for t := l.roster.tasks; t != nil && left > 0; t, left = t.allNext, left-1 {
 		if t.state == stateParked && b.at(t) {
@@ -178,7 +179,8 @@ func (l *Loop) eachAt(b *bottleneck, left int, do func(*Task)) {
 	}
 }
 
-// commonPoint is what more than half of the tasks at the node of b wait for that are not counted yet; nil if there is none.
+// commonPoint is the wait point of more than half of the tasks at the node of b that are not counted yet; nil if there
+// is none.
 func (l *Loop) commonPoint(b *bottleneck) (most WaitPoint) {
 	votes, ayes, all := 0, 0, 0 // Boyer and Moore's majority vote, then a count
 	each := func(do func(WaitPoint)) {
@@ -207,7 +209,7 @@ func (l *Loop) commonPoint(b *bottleneck) (most WaitPoint) {
 	return nil
 }
 
-// lookAtBottlenecks asks how many tasks may wait at each, and admits those for which there is room.
+// lookAtBottlenecks asks how many tasks may wait at each bottleneck, and admits the tasks for which there is room.
 func (l *Loop) lookAtBottlenecks() {
 	if l.now-l.entry.lookedAt >= lookEvery {
 		l.entry.lookedAt = l.now

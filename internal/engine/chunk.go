@@ -150,8 +150,8 @@ func (w *worker) fingerprint(l *Loop) uint64 {
 	return coro.Fingerprint(l.base)
 }
 
-// linkPaths are the call paths below chunks, by their fingerprints. Loop-private. It is
-// for people, so it may forget: paths in excess of maxLinkPaths are not known.
+// linkPaths are the call paths below chunks, by their fingerprints. Loop-private. It is for reports only, so it may
+// forget: paths in excess of maxLinkPaths are not known.
 type linkPaths struct {
 	known map[uint64][]uintptr
 	pcs   [80]uintptr

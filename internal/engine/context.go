@@ -44,8 +44,8 @@ func Shield(ctx context.Context, fn func() error) error {
 	return within(&Scope{ctx: ctx, shields: true}, fn)
 }
 
-// WaitUnder calls wait, which ctx ends as well as what cancels the task. wait looks at ctx itself
-// only on a plain goroutine.
+// WaitUnder calls wait, whose waits end with ctx as well as with the contexts of the calling task. wait looks at ctx
+// itself only on a plain goroutine.
 func WaitUnder(ctx context.Context, wait func(ctx context.Context) error) error {
 	if ctx.Err() != nil {
 		return ContextError(ctx)
@@ -56,8 +56,8 @@ func WaitUnder(ctx context.Context, wait func(ctx context.Context) error) error 
 	return Under(ctx, func() error { return wait(ctx) })
 }
 
-// TakeUnder is WaitUnder for what take takes: if ctx has ended by the time it is there, giveBack returns it. A caller
-// whose ctx has ended before it was served so never has it, whichever of the two woke it.
+// TakeUnder is WaitUnder for a take that acquires something: if ctx has ended by then, giveBack returns it. So a caller
+// whose ctx has ended before it was served never holds it, whichever of the two woke the caller.
 func TakeUnder(ctx context.Context, take func(ctx context.Context) error, giveBack func()) error {
 	err := WaitUnder(ctx, take)
 	if err == nil && ctx.Err() != nil {
@@ -67,7 +67,7 @@ func TakeUnder(ctx context.Context, take func(ctx context.Context) error, giveBa
 	return err
 }
 
-// within is Under and Shield.
+// within runs fn for Under and Shield.
 func within(inner *Scope, fn func() error) error {
 	l := reattach()
 	if l == nil {

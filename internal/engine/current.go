@@ -18,7 +18,7 @@ func here() *Loop {
 }
 
 // OnSoleLoop returns the loop of a process that has only one, if the caller runs on it, else nil. It is quicker than
-// CurrentLoop, but enough only to learn what runs there.
+// CurrentLoop, but callers may only read with it which task runs there.
 func OnSoleLoop() *Loop {
 	if l := soleLoop.Load(); l.runsCaller() {
 		return l
@@ -77,8 +77,8 @@ const maxPulls = 64
 // it waits, it is parked in the task's place (see coro.Switch), and when the wait is over it
 // is what is resumed. l.curG remains that of the task's own goroutine.
 //
-// It must not look further than to a task's goroutine that is away from its loop: in the slot of
-// that one any member of the ring may be parked, and run the next moment.
+// It must not look further than to the goroutine of a detached task: in the slot of that goroutine any member of the
+// ring may be parked, and run the next moment.
 func pulledBy(g uintptr) *Loop {
 	for range maxPulls {
 		if g = coro.Puller(g); g == 0 {
@@ -101,7 +101,7 @@ func pulledBy(g uintptr) *Loop {
 	return nil
 }
 
-// entersAs is what coro.Running does, for a goroutine that runs for that with identity g.
+// entersAs is coro.Running for a goroutine that runs in place of the goroutine with identity g.
 func (l *Loop) entersAs(g uintptr) bool {
 	if uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG)))) != g {
 		return false
@@ -118,8 +118,8 @@ var soleLoop atomic.Pointer[Loop]
 // looks for its loop does not know yet which runtime that is of.
 var members registry
 
-// A registry maps goroutine identities to loops. A reader looks for itself, and that can't
-// change meanwhile.
+// A registry maps goroutine identities to loops. A reader looks for its own goroutine, whose entry can't change
+// meanwhile.
 //
 // The goroutines of an only loop are not in it, which spares much memory where there
 // are many; when a second loop is about to come, they enroll.

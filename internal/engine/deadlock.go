@@ -16,14 +16,14 @@ const (
 	// is reported when it is found twice: what is seen of several loops may not be of one
 	// moment.
 	busyCheck = 10 * time.Second
-	// busyTasks is with how many tasks at most, as a look takes some 100 ns a task.
+	// busyTasks is the largest number of tasks with which locks are looked at then, as a look takes some 100 ns a task.
 	busyTasks = 10_000
 	// deadlockLines is how many tasks a report names.
 	deadlockLines = 100
 )
 
-// A Holder is a WaitPoint that one task holds: only that can end the wait. HeldBy returns it, nil if that is
-// none or can't be told. It is called on the loop of a task that waits, and must not park.
+// A Holder is a WaitPoint that one task holds: only that task can end the wait. HeldBy returns it, nil if no task holds
+// the point or the holder is not known. It is called on the loop of a task that waits, and must not park.
 type Holder interface {
 	WaitPoint
 	HeldBy() *Task
@@ -35,7 +35,7 @@ type WaitEnd uint8
 // Sources of wakes.
 const (
 	EndsByItself  WaitEnd = iota // the task runs, or time or something under way ends its wait
-	EndsByClients                // it listens: what comes begins new work, and ends no wait for a lock
+	EndsByClients                // it listens: an event begins new work, and ends no wait for a lock
 	EndsByTasks                  // another task must do something
 )
 
@@ -48,8 +48,8 @@ type Ender interface {
 // A waiting is what the deadlock check knows of a task.
 type waiting struct {
 	ends  WaitEnd
-	held  bool  // what it waits for is held by the task by, which may have ended
-	by    *Task // not to be looked into
+	held  bool  // its wait point is held by the task by, which may have ended
+	by    *Task // only compared, as it belongs to its loop
 	joins bool  // it waits for the end of by
 	info  TaskInfo
 }
@@ -212,9 +212,9 @@ func (t *Task) hasDeadline() bool {
 	return ends(x.scope)
 }
 
-// stuckTasks returns the tasks whose wait for a lock, or for the end of a task, leads from
-// holder to holder in a circle, or to one that has ended; with idle also to one that waits
-// for whatever else only tasks can do. Those on the way are among them.
+// stuckTasks returns the tasks whose wait for a lock, or for the end of a task, leads from holder to holder in a
+// circle, or to a task that has ended; with idle also to a task that waits for something else that only tasks can do.
+// The tasks on the way are among them.
 func stuckTasks(all map[*Task]*waiting, order []*Task, idle bool) (stuck []*Task) {
 	found := make(map[*Task]bool)
 	for _, t := range order {

@@ -207,17 +207,17 @@ func Copy(w io.Writer, r io.Reader, buf []byte) (total int64, err error) {
 
 var errInvalidWrite = errors.New("invalid write result") // as package io has it
 
-// After it has found a task that waits, and when one wants its loop back, the watchdog goes on to look
-// for tasks that wait where others have waited for long: where all tasks of a loop want one lock they
-// come one after the other, and at one in DetachAfter thousands would take seconds.
+// After it has found a task that waits, and when a detached task wants its loop back, the watchdog goes on to look for
+// tasks that wait where others have waited for long: where all tasks of a loop want one lock they come one after the
+// other, and at one task per DetachAfter thousands would take seconds.
 const (
-	chaseSpin = 50 * time.Microsecond  // how long it looks all the time, after the last it has found
-	chaseFor  = 2 * time.Millisecond   // and at all
+	chaseSpin = 50 * time.Microsecond  // how long it looks without a pause, after the last task that it found
+	chaseFor  = 2 * time.Millisecond   // how long it looks in all, after that task
 	chaseNap  = 100 * time.Microsecond // between two looks then
 )
 
-// chase detaches tasks as soon as they wait at slow places. It is called when one has been
-// detached, and when one that is wants its loop back. procs is how many processors there are.
+// chase detaches tasks as soon as they wait at slow places. It is called when a task has been detached, and when a
+// detached task wants its loop back. procs is how many processors there are.
 func (w *watchdog) chase(procs int) {
 	for last := w.now(); ; {
 		runtime.Gosched()
@@ -272,8 +272,8 @@ func (w *watchdog) detach(l *Loop, step uint64, knownSlow bool) bool {
 	return true
 }
 
-// claim takes l from the task that runs on it, if that waits natively. It returns nil if it does
-// not, or can't be detached.
+// claim takes l from the task that runs on it, if that waits natively. It returns nil if the task does not, or can't be
+// detached.
 func (w *watchdog) claim(l *Loop, step uint64, knownSlow bool) *detachment {
 	g := uintptr(coro.Peek(uintptr(unsafe.Pointer(&l.curG))))
 	if g == 0 {
@@ -402,7 +402,7 @@ func (l *Loop) manyAway() bool {
 	return l.away.now.Load() >= limit-limit/4
 }
 
-// awayTasks are the first of the tasks of rt that are detached, with their places, and how many there are.
+// awayTasks returns names and places of the first detached tasks of rt, and how many there are.
 func (rt *Runtime) awayTasks(first int) (some []string, n int) {
 	table := detachments.table.Load()
 	if table == nil {

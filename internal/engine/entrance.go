@@ -15,12 +15,10 @@ import (
 // time, and this piece of it should be turned away, as cheaply as possible.
 var ErrRefused = errors.New("task: refused: the program is overloaded")
 
-// An Entrance is a place where work comes into the program: a request, a connection, a
-// job from a queue. What has passed it is going to take resources, so it is here that a
-// program has to be protected from more work than it can do (Capriccio, section 4.2:
-// admission control). The runtime's Admission decides which tasks wait and which are refused;
-// without one all are admitted, and wait only while too many tasks are detached, see
-// Config.DetachLimit.
+// An Entrance is a place where work comes into the program: a request, a connection, a job from a queue. Admitted work
+// is going to take resources, so it is here that a program has to be protected from more work than it can do
+// (Capriccio, section 4.2: admission control). The runtime's Admission decides which tasks wait and which are refused;
+// without one all are admitted, and wait only while too many tasks are detached, see Config.DetachLimit.
 //
 // Make one with NewEntrance, once. Its methods may be called from any goroutine.
 type Entrance struct {
@@ -28,8 +26,8 @@ type Entrance struct {
 	index int
 }
 
-// entrances are of the process: they are declared in package variables, before there is a
-// runtime. Which tasks wait and are admitted there is the loops' own.
+// entrances are of the process: they are declared in package variables, before there is a runtime. Each loop keeps its
+// own tasks that wait there.
 var entrances struct {
 	mu  sync.Mutex
 	all []*Entrance // guarded by mu; replaced, not changed
@@ -162,18 +160,18 @@ func (x *entering) DescribeWait() string {
 	return Entrances()[x.queue.Index].name
 }
 
-// An entry is where tasks of a loop wait to be admitted. Loop-private.
+// An entry holds the entry queues of a loop. Loop-private.
 type entry struct {
 	queues      []*entryQueue // at the entrances, by index
 	bottlenecks []*bottleneck // nil: none
 	lookedAt    time.Duration // when the bottlenecks were last looked at
-	addedAt     time.Duration // when a node with one was last looked at for another
+	addedAt     time.Duration // when a node with a bottleneck was last looked at for another
 }
 
 // isOpen reports whether all tasks are admitted at once: there is no Admission, and no task has to wait for detached ones.
 func (l *Loop) isOpen() bool { return l.admission == nil && !l.manyAway() && !l.AnyWaitsToEnter() }
 
-// decider is what decides at the entrances.
+// decider returns the Decider of the entry queues.
 func (l *Loop) decider() admit.Decider {
 	if l.admission == nil {
 		return admit.Open{}
@@ -181,7 +179,7 @@ func (l *Loop) decider() admit.Decider {
 	return l.admission
 }
 
-// moment is what q has to know.
+// moment returns what q needs to know of the loop to decide.
 func (l *Loop) moment(q *entryQueue) admit.Moment {
 	m := admit.Moment{Now: l.now, Idle: l.backlog() == 0}
 	if i := q.Index - admit.MaxEntrances; i >= 0 {
@@ -198,7 +196,7 @@ func (l *Loop) moment(q *entryQueue) admit.Moment {
 func (l *Loop) enter(e *Entrance, client uint32) error {
 	t := l.cur
 	l.pass(t, ReasonEntrance, e.name)
-	if at, in := t.start(); at == e.index { // StartAt has started it, and it is decided
+	if at, in := t.start(); at == e.index { // StartAt has started t, and the verdict is known
 		l.arrived(t)
 		if !in {
 			return ErrRefused
@@ -226,7 +224,7 @@ func (l *Loop) pass(t *Task, why Reason, name string) {
 	}
 	l.label = name
 	l.record(t, why)
-	if l.overrun.step.Load() != 0 { // by what led here, not by what comes next
+	if l.overrun.step.Load() != 0 { // caused by the step that ends here, not by the next
 		l.reportOverrun()
 	}
 	l.rec.Wake(t.worker.note)
@@ -252,19 +250,18 @@ func (k *Ticket) GiveUp() {
 	}
 }
 
-// Hangup records that the client that the task is to serve has closed the connection, or at least its half of
-// it: unless it is its turn soon, it is refused when it is. It may be called on the loop of StartAt
-// only, and never parks.
+// Hangup records that the client that the task is to serve has closed the connection, or at least its half of it: if it
+// still waits half a second after it came, it is refused when it is the oldest in its queue. It may be called on the
+// loop of StartAt only, and never parks.
 func (k *Ticket) Hangup() {
 	if x := k.at; x != nil {
 		x.Disconnected = true
 	}
 }
 
-// StartAt is Start for a task that is going to call e.Enter before anything else. As long
-// as it is not its turn it is not started, and takes no more than a little memory. client is
-// what it is for EnterFrom, waited how long the work has waited before it came here; k, if not nil, stands
-// for the task until it starts. It is called like Start.
+// StartAt is Start for a task that is going to call e.Enter before anything else. Until its turn comes the task is not
+// started, and takes little memory. client is that of EnterFrom, waited how long the work has waited before this call;
+// k, if not nil, stands for the task until it starts. Own loop only.
 func (l *Loop) StartAt(e *Entrance, client uint32, waited time.Duration, k *Ticket, fn func()) {
 	t := l.newStart(fn)
 	if l.end.cancelAll || l.isOpen() {
@@ -295,7 +292,7 @@ func (l *Loop) push(q *entryQueue, w *Waiter, t *Task, client uint32, since time
 	return x
 }
 
-// QueuedAt is how many tasks wait at that entrance. It is called like Start.
+// QueuedAt is how many tasks wait at that entrance. Own loop only.
 func (l *Loop) QueuedAt(e *Entrance) int {
 	if e.index < len(l.entry.queues) {
 		return l.entry.queues[e.index].Len()
@@ -373,7 +370,7 @@ func (l *Loop) startAt(q *entryQueue, t *Task, v admit.Verdict) {
 	l.enqueue(t)
 }
 
-// markStart marks t as on its way to its first step.
+// markStart notes that t has left q with the verdict v and has not run since, see arrived.
 func (l *Loop) markStart(q *entryQueue, t *Task, v admit.Verdict) {
 	q.Starts(l.now, v)
 	t.startsAt = int8(q.Index + 1)

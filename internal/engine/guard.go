@@ -21,14 +21,12 @@ import (
 //	unused ───────────▶ owned by l ──────────────────▶ revoked ──▶ shared
 //	   └──────── first use by a plain goroutine ────────────────────▲
 //
-// The owner says in Loop.inside which guard it is in, and then looks whether it still
-// owns it; the revoker changes the owner and then looks whether it is inside. Each must
-// see the other's store. That takes a memory barrier on both sides, but the owner's,
-// which would cost as much as an atomic operation, is made for it by the one that
-// revokes, with membarrier(2): an asymmetric Dekker lock. Where membarrier can't be
-// had, and under the race detector, which can't follow this, the owner is asked through
-// its inbox to give the guard up between two of its tasks; only there may a task park
-// in Enter, once in the life of the guard. guard_test.go tries every order of steps.
+// The owner says in Loop.inside which guard it is in, and then looks whether it still owns it; the revoker changes the
+// owner and then looks whether it is inside. Each must see the other's store. That takes a memory barrier on both
+// sides, but the owner's, which would cost as much as an atomic operation, is made for it by the revoker, with
+// membarrier(2): an asymmetric Dekker lock. Where membarrier can't be had, and under the race detector, which can't
+// follow this, the owner is asked through its inbox to give the guard up between two of its tasks; only there may a
+// task park in Enter, once in the life of the guard. guard_test.go tries every order of steps.
 //
 // Nothing inside a guard may park, panic or enter another guard; see Guards. The zero
 // value is an unused guard.
@@ -154,8 +152,8 @@ func (g *Guard) askFor(owner *Loop) {
 	w.WaitFully(ReasonLoop, nil)
 }
 
-// Guards are several guards that are entered at once: without a deadlock, as all callers enter them in the
-// same order. The zero value has none.
+// Guards are several guards that are entered at once. All callers enter them in the same order, so there is no
+// deadlock. The zero value has none.
 type Guards []HeldGuard
 
 // A HeldGuard is one of several Guards.

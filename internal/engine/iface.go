@@ -33,18 +33,18 @@ type Interrupter interface {
 	Interrupt()
 }
 
-// A Rester is a Poller that can wait at a lower price if it is known how long that will take. The loop must not be
-// locked to its thread.
+// A Rester is a Poller that can wait at a lower price if the loop says how long the wait is likely to take. The loop
+// must not be locked to its thread.
 type Rester interface {
 	Poller
 	// Rest is Poll for a wait that is expected to take long: the Go runtime has the processor meanwhile.
 	Rest(timeout time.Duration) error
-	// Hold is Poll for a wait that is expected to be brief, and has a timeout that is so: the Go runtime takes the
-	// processor for busy, and runs nothing else there.
+	// Hold is Poll for a wait that is expected to be brief, with a short timeout: a raw wait, during which the Go
+	// runtime takes the processor for busy, and runs nothing else there.
 	Hold(timeout time.Duration) error
-	// Alone reports whether the Go runtime waits for no events on behalf of plain goroutines that a Hold could keep
-	// it from noticing. What it knows may be a while old. now is the clock's reading; to look takes time, which the
-	// clock tells. It is called once for each wait.
+	// Alone reports whether the Go runtime waits for no events on behalf of plain goroutines that a Hold could keep it
+	// from noticing. The answer may be a while old. now is the time of the clock, which also measures how long a look
+	// takes. It is called once for each wait.
 	Alone(now time.Duration, clock Clock) bool
 }
 
@@ -86,9 +86,11 @@ type Policy interface {
 type Outcome uint8
 
 const (
-	// WokenForNothing: the wake-up of the last task was spurious, and so will be others at its node. Another node is to be next, if there is one.
+	// WokenForNothing: the wake-up of the last task was spurious, and so will be others at its node. Another node is to
+	// be next, if there is one.
 	WokenForNothing Outcome = 1 << iota
-	// GaveWay: a task has yielded and is ready at the same node again. Once the cohort is over another node is next, if there is one.
+	// GaveWay: a task has yielded and is ready at the same node again. Once the cohort is over another node is next, if
+	// there is one.
 	GaveWay
 )
 
@@ -117,11 +119,10 @@ func (rt *Runtime) HasStage(name string) bool {
 // the time of the runtime's clock.
 type Admission interface {
 	admit.Decider
-	// Left records that a task that was admitted there has left again.
+	// Left records that a task that was admitted at the entrance has left again.
 	Left(now time.Duration, entrance int)
-	// Limit is told, every few milliseconds, how it is at a watched node. It returns how many tasks may wait there or
-	// be on the way, 0 if any number, below 0 if none. Next is called with index admit.MaxEntrances+bottleneck for
-	// the others.
+	// Limit takes the state of a watched node, every 10 ms. It returns how many tasks may wait there or be on the way,
+	// 0 if any number, below 0 if none. For tasks beyond that, Next is called with index admit.MaxEntrances+bottleneck.
 	Limit(now time.Duration, bottleneck int, s admit.BacklogState) int
 }
 

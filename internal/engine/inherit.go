@@ -7,22 +7,21 @@ import (
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// Priority inheritance. A policy may hold a task back because of its node, although other, more important tasks
-// wait for a lock that it holds. So every
-// task counts, in Task.awaited, the locks that it holds and others wait for: a Mutex, an RWMutex
-// for writing, a Once. A lock counts from its first waiter on, whatever loop or goroutine that
-// is on, until it is unlocked or the last waiter has given up, inside the guard of the lock.
-// While the count is not 0, the task runs before others when it becomes ready, see runQueue,
-// without asking the policy. That is not needed while the batch is open: no task is held back then.
+// Priority inheritance. A policy may hold a task back because of its node, although other, more important tasks wait
+// for a lock that it holds. So every task counts, in Task.awaited, the locks that it holds and others wait for: a
+// Mutex, an RWMutex for writing, a Once. A lock counts from its first waiter on, whatever loop or goroutine that is on,
+// until it is unlocked or the last waiter has given up, inside the guard of the lock. While the count is not 0, the
+// task runs before others when it becomes ready, see runQueue, without asking the policy. That is not needed while the
+// batch is open: no task is held back then.
 //
 // A task that is ready at a node already is not searched for when its lock gets a waiter, as that would
 // take a time that grows with the number of tasks there, for each lock. The loop searches all ready
 // tasks now and then, see lookForAwaited.
 
-// A search is for tasks at nodes that have become awaited.
+// A search looks for awaited tasks at the nodes, see lookForAwaited.
 type search struct {
-	maybe  atomic.Bool   // there may be one
-	lookAt time.Duration // loop-private: when to look for it
+	maybe  atomic.Bool   // there may be awaited tasks
+	lookAt time.Duration // loop-private: the earliest time of the next look
 }
 
 // isAwaited reports whether other tasks wait for a lock that t, which is ready, holds. A task that has not
@@ -37,7 +36,8 @@ func (t *Task) addAwaited(n int32) {
 	}
 }
 
-// An Urged is the task that knows that others wait for a lock, nil for none. Guarded by the guard of that.
+// An Urged is the task in whose awaited count a lock is, nil for none: its holder, while other tasks wait. Guarded by
+// the guard of the lock.
 type Urged struct{ task *Task }
 
 // Set makes it t, nil for none.

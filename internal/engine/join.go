@@ -50,5 +50,5 @@ func (p *joinPoint) Withdraw(w *Waiter) bool {
 	return e.joiners.Remove(w)
 }
 
-// holder is the task itself.
+// HeldBy is the task itself: only its end ends the wait.
 func (p *joinPoint) HeldBy() *Task { return (*Task)(p) }

@@ -11,7 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// A Loop runs tasks, one at a time, on one goroutine's worth of processor.
+// A Loop runs tasks, one at a time, on one processor.
 //
 // Fields without a remark are loop-private: only the loop's own goroutine and its
 // workers touch them, and only one of these goroutines runs at a time.
@@ -23,7 +23,7 @@ type Loop struct {
 	crew    crew
 	entry   entry
 	timers  timers
-	now     time.Duration // of the clock, when the turn began
+	now     time.Duration // of the clock, when the iteration began or the last wait for events ended
 	pace    pace          // of the running step
 	chunks  *chunk.Pool
 	links   linkPaths
@@ -126,10 +126,9 @@ func (rt *Runtime) Steps() (n uint64) {
 // loop has begun, and of its own turns.
 func (l *Loop) Steps() uint64 { return coro.Peek(uintptr(unsafe.Pointer(&l.switches))) }
 
-// run is the loop's own goroutine. A turn: take what came from other threads, let
-// timers expire, admit tasks, poll for events (waiting if nothing is ready), then hand over to the
-// first ready task; the turn ends when the tasks have nothing more to run or the
-// budget is used up.
+// run is the loop's own goroutine. Each iteration takes messages from other threads, lets timers expire, admits tasks,
+// polls for events (waiting if nothing is ready), and hands over to the first ready task. It ends when the tasks have
+// nothing more to run or the budget is used up.
 func (l *Loop) run() {
 	l.g = coro.G()
 	l.curG = l.g
@@ -184,7 +183,7 @@ func (l *Loop) holdsBack() bool {
 	return l.withheld && l.backlog() > 0 || l.AnyWaitsToEnter()
 }
 
-// AnyWaitsToEnter reports whether a task waits at an entrance of l, or before a bottleneck. It is for what runs on l.
+// AnyWaitsToEnter reports whether a task waits at an entrance of l, or before a bottleneck. Own loop only.
 func (l *Loop) AnyWaitsToEnter() bool {
 	for _, q := range l.entry.queues {
 		if q.Len() > 0 {

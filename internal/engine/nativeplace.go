@@ -83,8 +83,8 @@ func (p *nativePlaces) look(g uintptr) *nativePlace {
 
 const module = "github.com/capriccio-go/capriccio/"
 
-// ours are the packages of the runtime and of the server, whose frames must not be left in the middle. Packages of this module that
-// are not here wrap handlers and clients, and need no loop: knot/compress, knot/upstream and others.
+// ours are the packages of the runtime and of the server, whose frames must not be left in the middle. Packages of this
+// module that are not here wrap handlers and clients, and need no loop: knot/compress, knot/upstream and others.
 var ours = []string{"task.", "netpoll.", "aio.", "stackchunk.", "ressched.", "knot.", "knot/proxy.", "knot/internal/", "internal/"}
 
 // judge reports whether a stack, innermost frame first, is that of a native wait outside of the
@@ -263,7 +263,7 @@ func inSystem(name string) bool {
 	return hasPrefixOf(name, []string{"syscall.", "internal/runtime/syscall.", "golang.org/x/sys/unix."})
 }
 
-// systems are packages that do not say much about where a program waits.
+// systems reports whether a function is in a package that says little about where a program waits.
 func systems(name string) bool {
 	return hasPrefixOf(name, []string{"runtime.", "sync.", "internal/", "time.", "syscall.", "golang.org/x/sys/unix.", "os."})
 }

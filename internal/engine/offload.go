@@ -19,7 +19,7 @@ type offloader struct {
 	mu      sync.Mutex
 	running atomic.Int32  // changed under mu
 	queue   []*offloadJob // guarded by mu; as long as the tasks that wait
-	warned  atomic.Int64  // clock reading, and 1, of the last warning; 0: none
+	warned  atomic.Int64  // clock reading of the last warning, plus 1; 0: none
 }
 
 type offloadJob struct {
@@ -31,13 +31,12 @@ type offloadJob struct {
 	panicked *PanicError    // written before the wake
 }
 
-// Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may
-// block natively: a system call, a Go channel, cgo, a library that does its own I/O.
-// It parks, and does not end early when the task is cancelled or the runtime shut down,
-// because fn may be using the caller's variables and buffers; only what has not begun when
+// Offload runs fn on an ordinary goroutine while the calling task waits, so that fn may block natively: a system call,
+// a Go channel, cgo, a library that does its own I/O. It parks, and does not end early when the task is cancelled or
+// the runtime shut down, because fn may be using the caller's variables and buffers; a function that has not begun when
 // the runtime is shut down is never run. If Config.OffloadLimit functions, 512 by default, are running already, fn
-// waits until one of them returns, and the log warns, once in ten seconds. A panic of fn panics in the caller, with
-// a *PanicError. fn is not part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
+// waits until one of them returns, and the log warns, once in ten seconds. A panic of fn panics in the caller, with a
+// *PanicError. fn is not part of the task: Current is nil in it. On a plain goroutine Offload just calls fn.
 func Offload(fn func()) {
 	l := reattach()
 	if l == nil {
@@ -151,7 +150,7 @@ func (o *offloader) submit(j *offloadJob) (waiting int) {
 	return 0
 }
 
-// work runs j, then whatever waits.
+// work runs j, then the jobs in the queue.
 func (o *offloader) work(j *offloadJob) {
 	defer func() {
 		if j != nil { // runtime.Goexit in the function: this goroutine is lost
@@ -196,8 +195,8 @@ func (j *offloadJob) run() {
 	returned = true
 }
 
-// Withdraw implements WaitPoint. It is for the end of the runtime: a job that has not begun never will. One that
-// runs is waited for: the deferred functions of the task may give away what it writes to.
+// Withdraw implements WaitPoint: a job that has not begun never will. A job that runs is waited for: the deferred
+// functions of the task may give away what it writes to.
 func (j *offloadJob) Withdraw(*Waiter) bool {
 	j.o.mu.Lock()
 	defer j.o.mu.Unlock()

@@ -17,10 +17,10 @@ type pace struct {
 	since uint64 // cycles at the first look; 0: there was none
 }
 
-// Pace is for packages that have tasks wait for descriptors. The running task calls it after each operation
-// that moved n bytes, or none, and did not have to wait; it must hold nothing then that keeps others
-// waiting. Now and then it yields, so that a task whose peer is always ready does not keep
-// its loop for ever. Own loop only; on the loop's own goroutine it never yields.
+// Pace is for packages that have tasks wait for descriptors. The running task calls it after each operation that moved
+// n bytes, or none, and did not have to wait; it must hold nothing then that keeps other tasks waiting. Now and then it
+// yields, so that a task whose peer is always ready does not keep its loop for ever. Own loop only; on the loop's own
+// goroutine it never yields.
 func (l *Loop) Pace(n int) {
 	p := &l.pace
 	if p.step != l.switches {
@@ -32,8 +32,8 @@ func (l *Loop) Pace(n int) {
 	}
 }
 
-// Pace is Loop.Pace for the loop that the caller runs on. On a goroutine, and in a task that is away
-// from its loop, there is nothing to do.
+// Pace is Loop.Pace for the loop that the caller runs on. On a plain goroutine, and in a detached task, it does
+// nothing.
 func Pace(n int) {
 	if l := here(); l != nil {
 		l.Pace(n)

@@ -26,7 +26,7 @@ func (l *Loop) pollOnce() {
 		}
 		return
 	}
-	if l.waits.instant { // what comes next is probably there already: no need to get ready for a wait
+	if l.waits.instant { // the next event is probably there already: no need to get ready for a wait
 		if l.poll(0); l.anyReady() {
 			return
 		}
@@ -34,7 +34,7 @@ func (l *Loop) pollOnce() {
 	began := l.rt.clock.Now()
 	hold := l.mayHold(began)
 	if hold {
-		runtime.Gosched() // what else is ready does not wait for the end of that
+		runtime.Gosched() // other goroutines that are ready need not wait for the end of the raw wait
 	}
 	if l.waits.rester != nil { // which may have taken its time to look whether it is alone
 		began = l.rt.clock.Now()
@@ -76,16 +76,16 @@ func (l *Loop) pollOnce() {
 
 // waits is what is known of the times that a loop has waited for events. Loop-private.
 type waits struct {
-	instant  bool          // the last did not have to wait
+	instant  bool          // the last wait found events at once
 	alone    bool          // see Rester.Alone
-	long     int           // how likely one is not brief, of 256, by the last of them
-	from     time.Duration // when the last began, or the first of some with no step between them
-	steps    uint64        // switches at its end
+	long     int           // likelihood, of 256, that a wait is not brief: a moving average
+	from     time.Duration // when the last wait began, or the first of several with no step between them
+	steps    uint64        // switches at the end of the last wait
 	rested   time.Duration // when the loop rested last
 	woke     bool          // plain goroutines have been woken here since the loop last let them run
 	rester   Rester        // the poller, if it is one and the loop is not locked to its thread, else nil; fixed
 	idled    uint64        // nanoseconds in all; others read it with coro.Peek
-	idleFrom uint64        // when the present one began, and 1; 0: there is none; others read it with coro.Peek
+	idleFrom uint64        // when the present wait began, plus 1; 0: there is none; others read it with coro.Peek
 }
 
 // A loop may keep its processor while it waits for events for holdFor, half of what an iteration may take anyway. Where no
@@ -108,8 +108,8 @@ func (w *waits) limits() (brief, most time.Duration) {
 // mostlyLong is the value of waits.long from which on a raw wait (Hold) costs more, when it is futile, than it saves.
 const mostlyLong = 256 * 6 / 10
 
-// restEvery is after how long a loop rests, after the hold that it is in, though its waits are brief: then the Go runtime looks
-// for what its own poller has for plain goroutines, which it does every 10 ms otherwise.
+// restEvery is how long a loop with brief waits goes on without a rest: in a rest the Go runtime looks for events of
+// plain goroutines in its own poller, which it does every 10 ms otherwise.
 const restEvery = time.Millisecond
 
 // instantWait is longer than a Poll that finds events, and shorter than one that has to wait for them.
@@ -133,7 +133,7 @@ func (w *waits) ended(now time.Duration, held, ready bool) {
 	}
 }
 
-// goesOn reports whether the next wait for events goes on with one that brought nothing.
+// goesOn reports whether the next wait for events continues a wait that brought nothing.
 func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
 
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.

@@ -207,7 +207,7 @@ func (s *startQueue) steal(limit int) (taken taskQueue) {
 	return taken
 }
 
-// noteShared has other loops, and calls without mu, see what q holds.
+// noteShared shows other loops, and callers without mu, what q holds.
 func (s *startQueue) noteShared() {
 	s.size.Store(int64(s.q.n))
 	if s.q.head == nil {

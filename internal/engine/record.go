@@ -9,7 +9,7 @@ import (
 
 // A loop tells its recorder where its tasks start, wait, go on and end.
 
-// Graph returns the graph that learns what the tasks of rt do, also when rt is closed; nil if rt is nil or has none.
+// Graph returns the blocking graph of rt, also when rt is closed; nil if rt is nil or has none.
 func (rt *Runtime) Graph() *recorder.Graph {
 	if rt == nil {
 		return nil

@@ -15,9 +15,8 @@ var (
 	Tasks = mustResource("tasks", "")
 	// StackSpace is what tasks hold of linked stack chunks.
 	StackSpace = mustResource("stack chunks", "bytes").OfProcess()
-	// Progress counts what the program itself calls progress: requests answered, rows
-	// written. It is only ever taken. A scheduler that looks for the load at which the
-	// program gets most done goes by it.
+	// progress counts what the program itself calls progress: requests answered, rows written. It is only ever taken. A
+	// scheduler goes by it to find the load at which the program gets most done.
 	progress = mustResource("progress", "").Endless()
 )
 
@@ -35,10 +34,10 @@ func mustResource(name, unit string) *admit.Resource {
 	return r
 }
 
-// SpareDescriptors is how many of limit descriptors a server leaves for files, listeners and
-// the rest when it counts how many connections it may have: 512, or a quarter if that is
-// less. A scheduler that holds what takes descriptors back begins when half of them are used,
-// so that a connection too many is answered by the server and not left waiting.
+// SpareDescriptors is how many of limit descriptors a server leaves for files, listeners and the rest when it counts
+// how many connections it may have: 512, or a quarter if that is less. A scheduler begins to hold back tasks that take
+// descriptors only when half of the spare ones are used, so that a connection too many is answered by the server and
+// not left waiting.
 func SpareDescriptors(limit int64) int64 { return min(512, max(limit, 0)/4) }
 
 // Progress records that the calling task has done n more of what the program is for:

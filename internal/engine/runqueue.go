@@ -103,8 +103,8 @@ func (l *Loop) TellPolicy() {
 	l.tellStarts()
 }
 
-// openBatch moves all tasks from their nodes into the batch, and has the policy forget them. One node's come behind
-// another's: for long, tasks that were made one after the other are so in memory, too.
+// openBatch moves all tasks from their nodes into the batch, and has the policy forget them. The tasks of one node stay
+// together: tasks that were made one after the other mostly lie so in memory, too.
 func (l *Loop) openBatch() {
 	taken := l.nodes[recorder.NodeStart].taken()
 	for n := range l.nodes {
@@ -166,10 +166,10 @@ func (l *Loop) enqueue(t *Task) {
 }
 
 // goAhead puts t, which is ready, into the queue of tasks that run before the others. Without a policy these are tasks
-// served by a disk, which are in the middle of a request. Behind all others such a task would wait after each wait for the
-// disk as long as a new request waits for its first step. With 1,000 requests that is far longer than the disk
-// takes. With a policy, they are tasks that hold a lock that others wait for. With and without a policy, reattached
-// tasks run before the others: they are in the middle of a request, too.
+// served by a disk, which are in the middle of a request. Behind all others such a task would wait, each time that the
+// disk has served it, as long as a new request waits for its first step. With 1,000 requests that is far longer than
+// the disk takes. With a policy, they are tasks that hold a lock that others wait for. With and without a policy,
+// reattached tasks run before the others: they are in the middle of a request, too.
 func (l *Loop) goAhead(t *Task) {
 	l.ahead.push(t)
 	l.pickNext()
@@ -204,7 +204,7 @@ func (l *Loop) backlog() int { return l.batch.n + l.batch.rest + l.atNodes + l.s
 
 // idleWakes counts spurious wake-ups: tasks that a Cond has woken and that waited again at once. Loop-private.
 type idleWakes struct {
-	returned uint64 // Loop.switches when a task returned from a Cond; 0: it has done something since
+	returned uint64 // Loop.switches when a task returned from a Cond; 0: the task has done something since
 	count    int    // spurious wake-ups in this iteration
 	many     bool   // whether there were at least minIdleWakes in the last iteration
 }
@@ -212,18 +212,17 @@ type idleWakes struct {
 // minIdleWakes is the number of spurious wake-ups in an iteration from which on they count as many.
 const minIdleWakes = 8
 
-// turnEnds is called with the number of steps of a turn. If many tasks were woken for nothing,
-// they are so for ever in the order in which they became ready: what one does in a step makes many ready, of
-// which again only the first finds something to do.
+// turnEnds is called with the number of steps of a turn. In the order in which tasks became ready many spurious
+// wake-ups never end: one step makes many tasks ready, of which again only the first finds something to do.
 func (w *idleWakes) turnEnds(steps int) {
 	w.many = w.count >= minIdleWakes && w.count*8 > steps
 	w.count = 0
 }
 
-// CondWaits is called by a task that is about to wait for a Cond whose Mutex it holds. If it has come back
-// from one in this step, and has neither unlocked that Mutex since nor woken another task, it was woken for
-// nothing: another has been faster. The tasks that were woken beside it will most likely find no more. They are at
-// its node, so that of another is to have its turn: of tasks that wait for the former's progress, say.
+// CondWaits is called by a task that is about to wait for a Cond whose Mutex it holds. If it has come back from a Cond
+// in this step, and has neither unlocked that Mutex since nor woken another task, the wake-up was spurious: another
+// task has been faster. The tasks that were woken beside it will most likely find no more. They are at the same node,
+// so another node is to run next: one with tasks that wait for progress here, say.
 func (l *Loop) CondWaits() {
 	if w := &l.idleWakes; w.returned == l.switches {
 		w.count++

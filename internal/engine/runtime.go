@@ -25,7 +25,7 @@ type Config struct {
 	// Loops is the number of event loops; 0: runtime.GOMAXPROCS, which is then followed while the watchdog
 	// runs: when it falls the last loops get no new work, and when it grows Spare ones do.
 	Loops int
-	// Spare is how many loops are made besides if Loops is 0, for when there are more processors.
+	// Spare is how many more loops are made if Loops is 0, for when there are more processors.
 	Spare int
 	// Procs says how many processors there are, if Loops is 0; nil: runtime.GOMAXPROCS. Called by the watchdog.
 	Procs func() int
@@ -39,7 +39,7 @@ type Config struct {
 	// NewAdmission makes the Admission of one loop, which decides what work the entrances of the
 	// program admit; nil: all.
 	NewAdmission func(l *Loop) Admission
-	// Resources returns how it is with each resource that NewAdmission goes by; nil: there is none.
+	// Resources returns the state of each resource that NewAdmission goes by; nil: there is none.
 	Resources func() []admit.ResourceReport
 	// Clock is the source of time; nil: the system's monotonic clock.
 	Clock Clock
@@ -61,9 +61,9 @@ type Config struct {
 	// task is reattached when it next waits as tasks do; until then it runs beside
 	// the other tasks. See docs/native-waits.md for where tasks can't be detached.
 	DetachAfter time.Duration
-	// DetachLimit is how many tasks of one loop may be detached at once; 0: 10,000. While three
-	// quarters of that are, new work waits at the Entrances of the loop. Beyond the
-	// limit the next task that waits natively holds its loop.
+	// DetachLimit is how many tasks of one loop may be detached at once; 0: 10,000. While three quarters of the limit
+	// are detached, new work waits at the Entrances of the loop. Beyond the limit the next task that waits natively
+	// holds its loop.
 	DetachLimit int
 	// OffloadLimit bounds the goroutines that run offloaded functions; 0: 512.
 	OffloadLimit int
@@ -102,7 +102,7 @@ type Runtime struct {
 	bodies    admit.BodyBudget
 }
 
-// defaultRuntimes are of the process: a plain goroutine, which no runtime has, is to find one.
+// defaultRuntimes are of the process: a plain goroutine belongs to no runtime, but is to find one.
 var defaultRuntimes struct {
 	mu    sync.Mutex
 	stack []*Runtime // guarded by mu
@@ -114,8 +114,8 @@ var defaultRuntimes struct {
 // and not closed; nil if there is none.
 func Default() *Runtime { return defaultRuntimes.top.Load() }
 
-// DefaultOrLast is the runtime that starts what a plain goroutine asks for: Default or, so that one that is late does no
-// harm, the last that there was, which starts nothing any more. nil: there was none.
+// DefaultOrLast is the runtime on which a plain goroutine starts tasks and timers: Default, or else the runtime that
+// ended last, which starts nothing any more, so that a late caller does no harm; nil if there was none.
 func DefaultOrLast() *Runtime {
 	if rt := Default(); rt != nil {
 		return rt
@@ -345,10 +345,10 @@ func (c crashReport) Error() string {
 	return text
 }
 
-// Bodies is what has large bodies read in an order while memory is short.
+// Bodies is the budget by which large bodies are read in an order while memory is short.
 func (rt *Runtime) Bodies() *admit.BodyBudget { return &rt.bodies }
 
-// Resources returns how it is with each resource that the admission of tasks goes by. It never parks.
+// Resources returns the state of each resource that the admission of tasks goes by. It never parks.
 func (rt *Runtime) Resources() []admit.ResourceReport {
 	if rt.cfg.Resources == nil {
 		return nil

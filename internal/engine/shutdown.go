@@ -23,17 +23,7 @@ func (rt *Runtime) Close() error {
 	return rt.Shutdown(ctx)
 }
 
-// Shutdown ends the runtime. It waits for the tasks to end until ctx does; then it
-// cancels the remaining tasks (their waits return ErrShutdown) and waits for
-// Config.Grace; then it makes every wait end its task, running its deferred functions,
-// as runtime.Goexit does, and every wait of a plain goroutine for a descriptor of the runtime fail, with
-// net.ErrClosed, and waits for Config.Grace once more; at last it ends the loops
-// and closes the pollers. So it returns at the latest twice Config.Grace after ctx has
-// ended, whatever tasks do. After it, nothing of the runtime is left, except for tasks
-// that never wait, wait natively or for what can't be broken off (a disk that does not answer), and
-// those whose offloaded function still runs, with their loops; the error says how many there are,
-// and where. It must be called on a plain goroutine. Later calls wait for the first and return the
-// same.
+// Shutdown ends the runtime, see task.Runtime.Shutdown.
 func (rt *Runtime) Shutdown(ctx context.Context) error {
 	if reattach() != nil {
 		return fmt.Errorf("task: Shutdown was called by a task; call it on a plain goroutine")
@@ -96,8 +86,8 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 	return err
 }
 
-// post runs fn on the own goroutine of every loop: of one that a task holds, later, but
-// before all that is posted after it. It returns for how many loops.
+// post runs fn on the own goroutine of every loop. On a loop that a task holds it runs later, but before all that is
+// posted after it. post returns on how many loops.
 func (rt *Runtime) post(fn func(l *Loop)) (n int) {
 	for _, l := range rt.loops {
 		if l.Post(func() { fn(l) }) {
@@ -191,9 +181,8 @@ func (rt *Runtime) stuckError() error {
 		strings.Join(counts, ", "), natively, firmly, rt.offload.running.Load())
 }
 
-// firmTasks counts the tasks that wait although every wait has ended that can be, offloaded
-// functions and native waits apart, and returns their reasons. Loops that don't answer are not
-// waited for.
+// firmTasks counts the tasks whose waits can't be ended, except for offloaded functions and native waits, and returns
+// their reasons. Loops that don't answer are not waited for.
 func (rt *Runtime) firmTasks() (why []string, n int) {
 	limit, stop := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer stop()

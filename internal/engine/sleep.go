@@ -36,7 +36,7 @@ func Sleep(d time.Duration) error {
 	return err
 }
 
-// After is now + d, or the end of time if that is later than it.
+// After is now + d, or the largest Duration if that overflows.
 func After(now, d time.Duration) time.Duration {
 	if at := now + d; d <= 0 || at > now {
 		return at
@@ -94,11 +94,9 @@ func (l *Loop) putSleeper(s *sleeper) {
 	}
 }
 
-// An Alarm calls its Ringer when a deadline has passed. The deadline can be moved often
-// at almost no cost: moving it to a later time leaves the timer
-// where it is, and when that fires, too early, it is set anew. The zero value is an
-// Alarm that is not set. An Alarm belongs to one loop, that of its first Set, and must
-// not be copied.
+// An Alarm calls its Ringer when a deadline has passed. The deadline can be moved often at almost no cost: moving it to
+// a later time leaves the timer where it is, and when that fires, too early, it is set anew. The zero value is an Alarm
+// that is not set. An Alarm belongs to one loop, that of its first Set, and must not be copied.
 type Alarm struct {
 	wheel.Timer
 	loop     *Loop        // fixed by the first Set

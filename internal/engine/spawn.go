@@ -18,8 +18,8 @@ type Options struct {
 	// Context cancels the task, and all that it spawns, when it ends; nil: that of
 	// the spawning task, if any.
 	Context context.Context
-	// Priority says how important the task is, from -32 to 31; of tasks that wait at an
-	// Entrance, the least important are refused first. 0: neither.
+	// Priority says how important the task is, from -32 to 31; of tasks that wait at an Entrance, the least important
+	// are refused first. 0: ordinary.
 	Priority int
 	// Dropped is called if the task ends without having been started, or nil; also if Spawn returns ErrShutdown.
 	Dropped func()
@@ -157,10 +157,9 @@ func (l *Loop) drop(t *Task) {
 	t.signalEnd(ErrShutdown)
 }
 
-// Start runs fn as a new task on l, without a handle. It is for pollers, which start a
-// task when something happens: from Poll, from a function that l calls, or by a task of l it
-// does not allocate, as tasks made by it are used again. From elsewhere, and by a task that is
-// away from its loop, it goes through the inbox of l. It never parks.
+// Start runs fn as a new task on l, without a handle. It is for pollers, which start a task when something happens:
+// from Poll, from a function that l calls, or by a task of l it does not allocate, as tasks made by it are used again.
+// Called from elsewhere, it goes through the inbox of l. A detached task is reattached first. It never parks.
 func (l *Loop) Start(fn func()) {
 	if coro.RunsFree(&l.curG) || reattach() == l {
 		l.enqueue(l.newStart(fn))
@@ -169,7 +168,7 @@ func (l *Loop) Start(fn func()) {
 	l.Post(func() { l.enqueue(l.newStart(fn)) })
 }
 
-// newStart makes a task that is used again.
+// newStart makes a task whose memory is used again.
 func (l *Loop) newStart(fn func()) *Task {
 	t := l.crew.spare
 	if t != nil {
@@ -206,7 +205,7 @@ func (rt *Runtime) steal(l *Loop) bool {
 	return false
 }
 
-// wakeIdle gets an idle loop to look for tasks to steal, as there are some on l.
+// wakeIdle gets an idle loop to look for tasks to steal, as l has some.
 func (rt *Runtime) wakeIdle(l *Loop) {
 	if rt.idleLoops.Load() == 0 {
 		return

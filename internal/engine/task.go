@@ -47,8 +47,7 @@ const (
 
 var stateNames = [...]string{"ready", "running", "parked", "finished"}
 
-// A Task is one cooperative thread of control. It is made by Go and its relatives;
-// there is no other use of the zero value.
+// A Task is one cooperative thread of control. It is made by Go and its relatives; the zero value is of no use.
 //
 // Fields without a remark are loop-private: only the goroutines of the task's loop
 // touch them, and only one of these runs at a time.
@@ -65,7 +64,7 @@ type Task struct {
 	fixed     bool         // parked where cancellation does not wake it
 	recorded  bool         // the recorder knows of the wait, not yet of its end
 	recycle   bool         // made by Loop.Start: the program has no pointer to it, so its memory is used again
-	startsAt  int8         // 1 + index of the Entrance at which it was let in, or minus that if refused, until it runs there
+	startsAt  int8         // 1 + index of the entry queue that admitted it, or minus that if it was refused, until it runs; see start
 	awaited   atomic.Int32 // see inherit.go
 	rec       recorder.Task
 
@@ -93,7 +92,7 @@ type extension struct {
 
 	enterBy time.Duration // see SetEntryPatience; 0: no bound; loop-private
 	work    admit.Work    // what Entrance.As has said, and to which bottlenecks it is on its way; loop-private
-	waits   Waits         // in lines since TakeWaits; loop-private
+	waits   Waits         // in entry queues since TakeWaits; loop-private
 
 	detached uint32 // loop-private: how often the loop was taken from it
 	firm     bool   // loop-private: its waits go on although the runtime shuts down
@@ -157,8 +156,8 @@ func (t *Task) reset() {
 // after the start.
 func (t *Task) Name() string { return nameOf(t.extra().name, t.code) }
 
-// toRun is the function of a task that has not started. The task lets go of it then: what a function has captured
-// lives for as long as it uses that, as with a goroutine.
+// toRun is the function of a task that has not started. The task lets go of it then: variables that it has captured
+// live for as long as it uses them, as with a goroutine.
 type toRun func()
 
 // Withdraw implements WaitPoint; it is not called.

@@ -9,14 +9,13 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
-// A Waiter stands for one caller, a task or a plain goroutine, that is about to wait.
-// It is what packages that make others wait are built on; programs do not need it.
+// A Waiter stands for one caller, a task or a plain goroutine, that is about to wait. Packages that make callers wait
+// are built on it; programs do not need it.
 //
-// The protocol: the caller gets its Waiter with Self, publishes the pointer where the
-// waker will look for it, and calls Wait. The one that removes it from there, exactly once
-// and atomically, must then call Wake, exactly once; Wake may come before Wait. If
-// Wait returns an error, the task's context has ended and the WaitPoint has removed the
-// Waiter; if another call was faster, Wait returns nil, after the Wake.
+// The protocol: the caller gets its Waiter with Self, publishes the pointer where the waker will look for it, and calls
+// Wait. The code that removes it from there, exactly once and atomically, must then call Wake, exactly once; Wake may
+// come before Wait. If Wait returns an error, the task's context has ended and the WaitPoint has removed the Waiter; if
+// another call was faster, Wait returns nil, after the Wake.
 //
 // That every publication ends in one Wake or in a removal is what makes a lost or a
 // misdirected wake impossible; no sequence numbers are needed.
@@ -74,17 +73,16 @@ func (w *Waiter) Loop() *Loop {
 // A WaitPoint is where a Waiter is published: what the task waits on. It may be a
 // WaitDescriber too, and an Unwinder. Wait points are compared: not a func, for instance.
 type WaitPoint interface {
-	// Withdraw removes w, and reports whether it did. If it did not, w has been removed by
-	// another, which has called Wake or is about to; or what was begun can't be taken back,
-	// only cut short, and Wake will come. It is called on the loop of the waiting task, at most
-	// once for each wait, and must not park.
+	// Withdraw removes w, and reports whether it did. If it did not, w has been removed by another caller, which has
+	// called Wake or is about to; or the operation can't be taken back, only cut short, and Wake will come. It is
+	// called on the loop of the waiting task, at most once for each wait, and must not park.
 	Withdraw(w *Waiter) bool
 }
 
-// An Unwinder is a WaitPoint that is told, after Withdraw, if the wait does not return but ends
-// the task, because the runtime shuts down or the task has locked its thread. The task's deferred
-// functions run after that. A wait at any other point returns even then if Withdraw has failed, as
-// what was waited for is the task's; at an Unwinder it ends the task when the Wake has come.
+// An Unwinder is a WaitPoint that is told, after Withdraw, if the wait does not return but ends the task, because the
+// runtime shuts down or the task has locked its thread. The task's deferred functions run after that. If Withdraw has
+// failed, a wait at any other point returns even then, as the task has been served; at an Unwinder it ends the task
+// when the Wake has come.
 type Unwinder interface {
 	WaitPoint
 	Unwound(w *Waiter)
@@ -379,8 +377,7 @@ func Mark(name string) {
 	}
 }
 
-// Yield lets other tasks of the loop run that are ready, before the caller goes on: without a Policy every
-// one, but of several that a disk has served at once some may follow.
+// Yield is task.Yield.
 func Yield() {
 	l := reattach()
 	if l == nil || l.cur == nil {

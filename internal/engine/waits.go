@@ -8,22 +8,22 @@ import (
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// Waits are how long a task has waited in lines, for traces.
+// Waits are how long a task has waited in entry queues, for traces.
 type Waits struct {
 	Entrance   time.Duration // to be admitted
 	Bottleneck time.Duration // for room at a node, before it went there
 	node       recorder.NodeID
 }
 
-// notesWaits reports whether waits in line are recorded.
+// notesWaits reports whether waits in entry queues are recorded.
 var notesWaits atomic.Bool
 
-// NoteWaits has loops record the waits in line from now on, for TakeWaits. It is off at first, as each task that waits then
-// needs an extension.
+// NoteWaits has loops record the waits in entry queues from now on, for TakeWaits. It is off at first, as each task
+// that waits then needs an extension.
 func NoteWaits() { notesWaits.Store(true) }
 
-// TakeWaits returns the waits in line of the calling task since it was last called; none on a plain goroutine, and before
-// NoteWaits. It never parks.
+// TakeWaits returns the waits of the calling task in entry queues since the last call; none on a plain goroutine, and
+// before NoteWaits. It never parks.
 func TakeWaits() (w Waits) {
 	if l := reattach(); l != nil && l.cur != nil {
 		if x := l.cur.ext.Load(); x != nil {

@@ -113,7 +113,8 @@ func (w *watchdog) close() {
 }
 
 // Woken returns a channel that gets a value when there is work again that lasts: a loop is awake for longer than the
-// watchdog's interval, or wakes up after a second without a step. It is nil while there is, or if there is no watchdog. One goroutine may call it and receive.
+// watchdog's interval, or wakes up after a second without a step. It is nil while there is such work, or if there is no
+// watchdog. One goroutine may call it and receive.
 func (rt *Runtime) Woken() <-chan struct{} {
 	select {
 	case <-rt.watch.woken: // of before
@@ -305,9 +306,8 @@ func (l *Loop) logStack(stack string) string {
 	return logwriter.OneLine(stack)
 }
 
-// doze waits until there is work for the watchdog. It returns false if it is to end. What a
-// deadlock check wakes does not count: after it the loops get the time settle to go
-// back to sleep.
+// doze waits until there is work for the watchdog. It returns false if it is to end. Loops that a deadlock check wakes
+// do not count: after it the loops get the time settle to go back to sleep.
 func (w *watchdog) doze(settle time.Duration) bool {
 	rest := time.NewTimer(deadlockAfter)
 	defer rest.Stop()

@@ -2,16 +2,16 @@
 
 package recorder
 
-// A meter knows what those tasks of a loop hold of the heap that have come in at an entrance. To measure
-// that takes two microseconds a step, so not all can be: tasks that come in when many have done so
-// shortly before are left out, and of each only the first steps are measured.
+// A meter measures, on one loop, the heap that tasks hold that have come in at an entrance. A measurement takes two
+// microseconds a step, so not all tasks can be measured: tasks that come in when many have done so shortly before are
+// left out, and of each task only the first steps are measured.
 type meter struct {
 	stats meterStats // read by others
 	paid  uint64     // cycles: the time up to which the measurements are paid for
 }
 
 type meterStats struct {
-	tasks uint64 // that have been seen to allocate, or not to
+	tasks uint64 // metered tasks that have ended a step
 	bytes uint64 // bytes that these tasks hold
 	most  uint64 // bytes that one of them, or a single step of any task, has ever been seen to allocate
 }
@@ -91,7 +91,7 @@ func (s *Shard) leave(o *Note) {
 	s.release(o)
 }
 
-// holds is called when a task that is watched has allocated d bytes in a step.
+// holds is called when a metered task has allocated d bytes in a step.
 func (s *Shard) holds(o *Note, d uint64) {
 	g := s.gaugeOf(o)
 	g.metered--

@@ -36,7 +36,7 @@ const (
 	ReasonJoin
 	ReasonContext
 	ReasonOffload
-	ReasonLoop // for another loop to give up a lock's bias
+	ReasonLoop // for another loop to give up the guard of a lock
 	ReasonRead
 	ReasonWrite
 	ReasonAccept

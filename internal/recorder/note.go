@@ -3,7 +3,7 @@
 package recorder
 
 // A Task is what a loop's recorder keeps in a task, next to what each step touches. Where there are thousands of tasks,
-// each line of the processor's cache that a step touches is felt: the Note is another, which only waits write.
+// each line of the processor's cache that a step touches is felt: the Note is in another line, which only waits write.
 // The zero Task is one that has not started. Loop-private.
 type Task struct {
 	node  uint16 // where it last waited: see mostNodes
@@ -59,7 +59,7 @@ type gauge struct {
 	metered  uint8  // steps yet to be measured of what it has come in for
 }
 
-// maxGauges is what Note.own can tell apart: if each wait is measured, of tasks that take 50 GB.
+// maxGauges is how many gauges Note.own can tell apart: enough for tasks that take 50 GB, if each wait is measured.
 const maxGauges = 1<<24 - 1
 
 // gauge is 1 + the number of the gauge that the task has, or 0.

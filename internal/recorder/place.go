@@ -49,9 +49,8 @@ var parking = map[string]bool{
 // root is the function below the one that a task was started with.
 const root = enginePath + "(*worker).runTasks"
 
-// On a linked stack chunk, what was called there stands above chunkRoot; the path goes on
-// at chunkCall, in the caller's part, which the loop appends. Of what lies between the
-// two, only the call that people write is kept.
+// On a linked stack chunk, the functions called there stand above chunkRoot; the path goes on at chunkCall, in the
+// caller's part, which the loop appends. Of what lies between the two, only the call that people write is kept.
 const (
 	chunkRoot = modulePath + "internal/chunk.(*Chunk).serve"
 	chunkCall = modulePath + "stackchunk.Call"
@@ -177,8 +176,8 @@ func keyPart(f *bgraph.Frame) string {
 	return "\x00" + f.Function + "\x00" + strconv.Itoa(f.Offset)
 }
 
-// inRuntimeFolder reports whether a source file is one of the packages in own. A literal
-// of theirs that was inlined elsewhere may have the name of another package.
+// inRuntimeFolder reports whether a source file is one of a package in funcname.Runtime. A literal of theirs that was
+// inlined elsewhere may have the name of another package.
 func inRuntimeFolder(file string) bool {
 	return slices.Contains(runtimeFolders(), path.Dir(filepath.ToSlash(file)))
 }

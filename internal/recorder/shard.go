@@ -11,10 +11,9 @@ import (
 	"github.com/capriccio-go/capriccio/internal/coro"
 )
 
-// A Shard is the recorder of one loop. The loop calls it when a task starts, waits, is woken, goes on and ends. What is the
-// same each time, one more along the edge that was taken before, takes a few instructions; what is new or measured takes
-// more. Its methods are called on the loop, between two steps of a task, and never wait. Where they return true the loop is
-// to call ReadHeap.
+// A Shard is the recorder of one loop. The loop calls it when a task starts, waits, is woken, goes on and ends. A step
+// along the edge that was taken before takes a few instructions; a new or measured one takes more. Its methods are
+// called on the loop, between two steps of a task, and never wait. Where they return true the loop is to call ReadHeap.
 //
 // Fields without a remark are loop-private.
 type Shard struct {
@@ -45,18 +44,18 @@ type Shard struct {
 	blocks paged[block]    // read by others
 	gauges paged[gauge]
 
-	crossed   hashTable[crossing] // by what tells them apart
+	crossed   hashTable[crossing] // by the two nodes and the loop, see Cross
 	crossings paged[crossing]     // read by others
 	uncrossed uint64              // wakes from elsewhere that found no room; read by others
 
 	free   []*Note // to use again
 	idle   uint32  // 1 + the number of a gauge to use again, or 0
 	lost   edge    // stands for the edges that found no room; read by others
-	heapIn int     // timed waits until one measures the heap
+	heapIn int     // timed waits until the heap is measured
 
 	samples uint8  // as how many the next timed wait counts, see nextSamples
-	timedAt uint64 // cycles when one was last chosen
-	drawn   int    // waits from there to the next
+	timedAt uint64 // cycles when a timed wait was last chosen
+	drawn   int    // waits from that one to the next timed one
 	random  uint64 // state of the generator
 	heap    [1]metrics.Sample
 

@@ -141,7 +141,7 @@ type edge struct {
 	count   uint64                                              // read by others
 	print   uint64                                              // the fingerprint that to was last reached with
 	to      *node                                               // fixed
-	known   bool                                                // what comes this way is only counted, unless it is measured
+	known   bool                                                // steps along it are only counted, unless they are measured
 	from    NodeID                                              // fixed
 	stats   edgeStats                                           // read by others
 	changes [admit.MaxResources / 8]atomic.Pointer[changeBlock] // written by the loop only; the blocks are read by others

@@ -18,9 +18,9 @@ type Claim struct {
 	wake    func(loop int)
 }
 
-// NewClaim returns a free Claim. wake is called on the loop that releases it, with the
-// number of a loop that waits for it: that loop should call Policy.Tick and Next soon.
-// Loops from number 64 on are not woken; they ask again after their next Tick.
+// NewClaim returns a free Claim. wake is called on the loop that releases it, with the number of a loop that waits for
+// it: that loop should call Policy.Tick and Choose soon. Loops from number 64 on are not woken; they ask again after
+// their next Tick.
 func NewClaim(wake func(loop int)) *Claim { return &Claim{wake: wake} }
 
 // take claims the node for loop, and reports whether it could. If not, loop is woken when the claim is released, see

@@ -38,7 +38,7 @@ type Cohort struct {
 
 	current   run
 	suspended run  // goes on after current, which was put in between
-	inBetween bool // current was
+	inBetween bool // current was put in between
 	claims    bool // some node is exclusive
 
 	clock     uint64 // cycles charged
@@ -181,7 +181,7 @@ func (c *Cohort) interrupt() {
 	c.inBetween = true
 }
 
-// end ends the current cohort. If that was one in between, the suspended cohort goes on.
+// end ends the current cohort. If that was put in between, the suspended cohort goes on.
 func (c *Cohort) end() {
 	r := &c.current
 	if !r.on {
@@ -269,7 +269,7 @@ func (c *Cohort) begin(n Node) {
 	c.unwait(n)
 }
 
-// claim reports whether tasks of n may run here.
+// claim takes the Claim of n, if it is exclusive, and reports whether tasks of n may run here.
 func (c *Cohort) claim(n Node) bool { return c.nodes[n].take(c.cfg.Loop) }
 
 // appear notes that a node has ready tasks.
@@ -313,7 +313,7 @@ func (c *Cohort) link(nd *cohortNode, after, before int32) {
 	}
 }
 
-// due is when a node is to be put in between as it has waited too long for its turn.
+// due is the clock at which a node is to be put in between, as it has waited too long for its turn.
 func (c *Cohort) due() uint64 {
 	if c.first == noNode {
 		return noKey

@@ -33,7 +33,7 @@ func mustBeNode(n Node) {
 	}
 }
 
-// A node is what each policy knows of one. Loop-private.
+// A node is what each policy knows of a Node. Loop-private.
 type node struct {
 	ready int  // tasks
 	known bool // the configuration has been asked for its Claim
@@ -43,7 +43,7 @@ type node struct {
 	turns Turns
 }
 
-// take reports whether tasks of it may run on that loop now.
+// take reports whether tasks of the node may run on that loop now. It takes the Claim of an exclusive node.
 func (n *node) take(loop int) bool {
 	if n.claim != nil && !n.mine {
 		n.mine = n.claim.take(loop)
@@ -58,7 +58,7 @@ func (n *node) release() {
 	}
 }
 
-// elsewhere reports whether another loop works at it, which is exclusive.
+// elsewhere reports whether the node is exclusive and another loop works at it.
 func (n *node) elsewhere() bool { return n.claim != nil && !n.mine && n.claim.owner.Load() != 0 }
 
 // A Policy is an engine.Policy that says what it does. Shares are most exact if a step is charged

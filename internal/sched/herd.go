@@ -1,8 +1,8 @@
 package sched
 
-// A herd says how many tasks of a node run one after another, once one of them was woken for nothing: one at
-// first, as what it does may leave nothing for the next, and twice as many after each herdTrials cohorts in
-// which all had something to do, up to cohortSize. The zero value is a node without such a limit.
+// A herd says how many tasks of a node run one after another, once one of them was woken for nothing: one at first, as
+// it may leave nothing to do for the next, and twice as many after each herdTrials cohorts in which all had something
+// to do, up to cohortSize. The zero value is a node without such a limit.
 type herd struct {
 	limit uint8 // tasks; 0: none
 	good  uint8 // cohorts since limit was last changed

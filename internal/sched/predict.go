@@ -28,10 +28,9 @@ type Edge struct {
 	Changes  []admit.Moments // of each resource
 }
 
-// Predict draws a Prediction for every node from the edges of the blocking graph; the
-// result is indexed by Node. done says of a node that a task that gets there has
-// completed what it did: it has ended, or has come to an entrance of the program (see
-// admit.ConcurrencyLimit), where the next piece of work begins.
+// Predict draws a Prediction for every node from the edges of the blocking graph; the result is indexed by Node. done
+// reports whether a task that gets to a node has completed its work: it has ended, or has come to an entrance of the
+// program (see admit.ConcurrencyLimit), where the next piece of work begins.
 //
 // The moments of one step are those of the mixture of the node's outgoing edges. What
 // happens until completion follows from the steps as for a Markov chain: left(n) =

@@ -150,7 +150,7 @@ func perCycle(pred *Prediction, r int) float64 {
 	return finite(pred.Changes[r].Mean / max(pred.CPU.Mean, 1))
 }
 
-// finite replaces what is no number, or infinite, by 0.
+// finite replaces NaN and the infinities by 0.
 func finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0

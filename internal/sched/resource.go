@@ -136,8 +136,8 @@ func (p *Resource) Choose() (n Node, steps int, cycles uint64) {
 	return n, min(p.left, p.nodes[n].ready), p.until - p.clock
 }
 
-// Ran is part of Policy. A task that yields until others have done something would have as much
-// of the processor as all that they do, for nothing: its node gives way to another.
+// Ran is part of Policy. A task that yields until others have done something would uselessly have as much of the
+// processor as these: its node gives way to another.
 func (p *Resource) Ran(n Node, tasks int, cycles uint64, o engine.Outcome) {
 	nd := p.node(n)
 	nd.ready = max(nd.ready-tasks, 0)
@@ -173,8 +173,8 @@ func (p *Resource) AnyOrder() bool {
 	return true
 }
 
-// settle charges the node whose cohort it is for what its tasks have used so far, and
-// lets it go if it has no more. (Before that it would often come back at once.)
+// settle charges the node of the current cohort for what its tasks have used so far, and takes the node out of the
+// choice if it has no ready task. (Before that it would often come back at once.)
 func (p *Resource) settle() {
 	if int(p.current) >= len(p.nodes) {
 		return
@@ -290,9 +290,8 @@ func (p *Resource) hold(n Node) {
 	p.held = append(p.held, n)
 }
 
-// mayRun returns how many of the ready tasks of n may run now: what there is room for
-// in the resources that they keep, one if the node has been held for so long that it
-// must not be any longer, and none if another loop works at it.
+// mayRun returns how many of the ready tasks of n may run now: what there is room for in the resources that they keep,
+// one if the node has been held for longestHeld, and none if another loop works at it.
 func (p *Resource) mayRun(n Node, ready int) int {
 	nd := &p.nodes[n]
 	if !nd.take(p.cfg.Loop) {

@@ -4,10 +4,9 @@ package sched
 // Among the nodes that take part, it names the one that has had least for its tickets.
 // The zero value is ready to use.
 //
-// Every node has a pass: the cycles that it has used, divided by its tickets. The node
-// with the lowest pass runs next; that lowest pass is the virtual time. A node that
-// joins starts at the virtual time, or where its own pass is if that is later: what it
-// was ahead when it left it has to wait for, but time away earns nothing. So
+// Every node has a pass: the cycles that it has used, divided by its tickets. The node with the lowest pass runs next;
+// that lowest pass is the virtual time. A node that joins starts at the virtual time, or at its own pass if that is
+// later: a lead that it had when it left is kept, but time away earns nothing. So
 //
 //   - no node's pass is ever further from the virtual time than one quantum of its own;
 //   - between two nodes that both take part, the cycles per ticket differ by no more
@@ -38,7 +37,7 @@ const (
 	passScale    = 1 << 8    // units of pass in a cycle per ticket
 	maxQuantum   = 1<<32 - 1 // cycles; longer ones are charged as this
 	maxLead      = 1 << 41   // of a pass before the virtual time
-	renormaliseA = 1 << 42   // when the virtual time has come so far, all passes are lowered by it
+	renormaliseA = 1 << 42   // when the virtual time has come so far, renormalise lowers all passes
 	maxPass      = 1<<44 - 1 // what fits into a key
 )
 
@@ -51,8 +50,8 @@ const (
 // No pass overflows: the virtual time, a lead and one more quantum fit into a key.
 const _ = uint64(maxPass - renormaliseA - maxLead - maxQuantum*passScale)
 
-// SetTickets gives n that many tickets, at least 1 and at most MaxTickets. What n is
-// ahead is kept as work, so with twice the tickets it is made up for in half the time.
+// SetTickets gives n that many tickets, at least 1 and at most MaxTickets. The lead of n is kept as work, so with twice
+// the tickets it is used up in half the time.
 func (s *Stride) SetTickets(n Node, tickets int) {
 	nd := s.node(n)
 	t := uint64(min(max(tickets, 1), MaxTickets))
