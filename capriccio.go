@@ -224,8 +224,8 @@ func gather(opts []Option) (*options, error) {
 	return o, nil
 }
 
-// spareLoops is how many loops are made besides one for each of the procs processors of the container, in case
-// it gets more of the machine's; all is how many the machine has. A loop takes some 0.3 MB and 4 descriptors.
+// spareLoops is how many loops are made besides one for each of the procs processors of the container, in case it gets
+// more; all is how many processors the machine has. A loop takes some 0.3 MB and 4 descriptors.
 func spareLoops(procs, all int) int { return max(min(all, 4*procs)-procs, 0) }
 
 func (o *options) readEnv(lookup func(string) string) error {

@@ -42,10 +42,9 @@ func WithoutGraph() Option {
 	return func(o *options) error { o.noGraph = true; return nil }
 }
 
-// WithDumpPath sets the file that the graph is written to when the process gets
-// SIGUSR2. If path is a folder, the file gets the name that it has by default:
-// PROGRAM-PID.bgraph, in the folder for temporary files. If two runtimes of a process
-// would write to the same file, the second adds -2 to the name, and so on.
+// WithDumpPath sets the file that the graph is written to when the process gets SIGUSR2. By default it is
+// PROGRAM-PID.bgraph in the folder for temporary files; if path is a folder, it has that name in path. If two runtimes
+// of a process would write to the same file, the second adds -2 to the name, and so on.
 func WithDumpPath(path string) Option {
 	return func(o *options) error {
 		if path == "" {
@@ -87,8 +86,8 @@ func (o *options) readGraphEnv(lookup func(string) string) error {
 	return nil
 }
 
-// dumpPath is where the dump goes, before other runtimes are thought of. It is
-// absolute, as the program may go to another folder later on.
+// dumpPath is where the dump goes, without regard to other runtimes. It is absolute, as the program may go to another
+// folder later on.
 func (o *options) dumpPath() (string, error) {
 	exe, err := os.Executable()
 	if err != nil {

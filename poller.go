@@ -38,7 +38,7 @@ func knownAIO(name string) error {
 	return oneOf("way to wait for files", name, aioUring, aioThreads)
 }
 
-// oneOf returns an error that names what is known, at least two, if name is none of it.
+// oneOf returns an error that lists the known names, at least two, if name is not one of them.
 func oneOf(what, name string, known ...string) error {
 	if slices.Contains(known, name) {
 		return nil

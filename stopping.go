@@ -11,10 +11,10 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// stopPatience is how long after a signal Run may go on without a word.
+// stopPatience is how long a stop may take before the log says what tasks wait for.
 var stopPatience = 5 * time.Second
 
-const namedTasks = 5 // at most, that tellWaits names
+const namedTasks = 5 // tasks that tellWaits names at most
 
 // A stopping watches over a Run whose context has ended.
 type stopping struct {

@@ -39,7 +39,7 @@ type File struct {
 	entries *dirReader // guarded by pos
 
 	mu     sync.Mutex                    // held for a few instructions, never while parked
-	busy   *request                      // guarded by mu: those under way, linked by beside
+	busy   *request                      // guarded by mu: the first of the requests under way, linked by beside
 	closer atomic.Pointer[engine.Waiter] // waits in Close for the last user
 }
 
@@ -114,7 +114,7 @@ func newFile(fd int32, name string, flags uint64) *File {
 	return f
 }
 
-// newFileAt is newFile for what was opened from the folder dir.
+// newFileAt is newFile for a file that was opened below the folder dir.
 func newFileAt(fd, dir int32, name string, how *unix.OpenHow) *File {
 	f := newFile(fd, name, how.Flags)
 	absolute := name != "" && name[0] == '/'
@@ -127,8 +127,7 @@ var noCached atomic.Bool
 
 const resolveCached = 0x20
 
-// openAt opens name. On a loop, which must not wait, it first looks whether memory alone
-// will do.
+// openAt opens name. On a loop, which must not wait, it first tries to open it from memory alone.
 func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 	r := newRequest(opOpen, dir)
 	if !r.setPath(name) {
@@ -204,10 +203,9 @@ func (f *File) Name() string { return f.name }
 
 func (f *File) describe() string { return "file " + f.name }
 
-// settle finds out, before f is waited for the first time, what one needs to know for
-// that, and lets it wait: f was opened with O_NONBLOCK, so that opening it did not. An
-// adopted descriptor, which others share, is left as it is. It asks only for what the kernel
-// has in memory, so it does not wait.
+// settle finds out, before the first wait for f, what the wait needs to know, and clears O_NONBLOCK, with which f was
+// opened so that opening it did not wait. An adopted descriptor, which others share, is left as it is. It asks only for
+// what the kernel has in memory, so it does not wait.
 func (f *File) settle() {
 	if f.traits.Load()&traitSettled == 0 {
 		f.settleNow()

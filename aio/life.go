@@ -62,9 +62,8 @@ func (f *File) exitPosition() {
 	f.pos.Unlock()
 }
 
-// lastLeft is called when f is closed and has no users: the task in Close goes on, or,
-// if it did not wait, the caller does its work. A task that came too late to use f may
-// call it too, at any time after.
+// lastLeft is called when f is closed and has no users: the task in Close goes on, or, if Close did not wait, the
+// caller closes the descriptor. A task that came too late to use f may call it too, at any time after.
 func (f *File) lastLeft() {
 	if w := f.closer.Swap(nil); w != nil {
 		w.Wake()
@@ -150,8 +149,8 @@ func (f *File) end(r *request) {
 	r.beside, r.above = nil, nil
 }
 
-// awaitUsers parks until f, which is closed, has no users, the caller included. It
-// returns false if it did not wait that long; the last user then closes the descriptor.
+// awaitUsers parks until f, which is closed, has no users, the caller included. It returns false if it did not wait for
+// that; the last user then closes the descriptor.
 func (f *File) awaitUsers() bool {
 	if users(f.life.Load()) == 1 { // the caller
 		f.life.Add(^uint64(lifeUser - 1))

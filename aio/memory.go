@@ -18,9 +18,9 @@ import (
 // in memory: uint64 to bool. It has as many entries as there are file systems.
 var memoryDevices sync.Map
 
-// quickFlag returns with which flag an attempt not to wait is made on f, in the direction
-// whose trait shows that it was refused; false: there is none. It parks when the first file
-// of a file system refuses.
+// quickFlag returns the flag for an attempt on f that does not wait, or false if there is no such attempt. refused is
+// the trait that such attempts are refused in the direction of the transfer. It parks when the first file of a file
+// system refuses.
 func (f *File) quickFlag(refused uint32) (flag uintptr, ok bool) {
 	t := f.traits.Load()
 	if t&refused == 0 {

@@ -20,7 +20,7 @@ import (
 // nothing and fail with its context's error; one that has begun is not given up. On a
 // plain goroutine they are those of package os.
 
-// aside calls fn there.
+// aside calls fn on another thread, as said above.
 func aside(op, name string, fn func() error) error {
 	begun := false
 	err := engine.OffloadContext(context.Background(), func(context.Context) error {

@@ -14,15 +14,14 @@ import (
 // maxPoolThreads is the most threads that SetPoolLimits takes.
 const maxPoolThreads = 4096
 
-// SetPoolLimits bounds the threads of the process that wait for the disk where io_uring can't: because
-// there is none, or for what it can't do, like reading folders. Requests under way go on. It
-// never parks. There is no limit on what waits for a thread: each is a parked task.
+// SetPoolLimits bounds the threads of the process that wait for the disk where io_uring can't: because there is none,
+// or for operations that it lacks, like reading folders. Requests under way go on. It never parks. There is no limit on
+// the requests that wait for a thread: each is a parked task.
 //
-// all is how many threads there may be, at most 4096; 0: 4 per processor, at least 16 and at most 64.
-// perDevice is how many of them may work for one file system at a time, so that one
-// that is slow or gone leaves some to the others; 0: three in four. Which one a path leads
-// to shows only when it has been followed: all paths below a folder that is open (OpenAt)
-// count as one more file system, and so do all others together.
+// all is how many threads there may be, at most 4096; 0: 4 per processor, at least 16 and at most 64. perDevice is how
+// many of them may work for one file system at a time, so that one that is slow or gone leaves some to the others; 0:
+// three in four. Which file system a path leads to shows only when it has been followed: all paths below a folder that
+// is open (OpenAt) count as one more file system, and so do all others together.
 func SetPoolLimits(all, perDevice int) error {
 	if all < 0 || all > maxPoolThreads {
 		return fmt.Errorf("aio: SetPoolLimits of %d threads; want 1 to %d, or 0 for the default", all, maxPoolThreads)
@@ -104,7 +103,7 @@ func (p *pool) submit(r *request) {
 // runThread is a thread of the pool. It takes no argument, as that would be allocated.
 func runThread() { threads.work() }
 
-// work carries out what waits.
+// work carries out queued requests.
 func (p *pool) work() {
 	for r, d := p.next(nil); r != nil; r, d = p.next(d) {
 		r.call()
@@ -143,7 +142,7 @@ func (p *pool) next(d *device) (*request, *device) {
 // keptDevices is how many devices without requests the pool remembers.
 const keptDevices = 64
 
-// forget drops d if nothing of it is left and there are many. Caller holds mu.
+// forget drops d if it has neither requests nor threads, and there are many devices. Caller holds mu.
 func (p *pool) forget(d *device) {
 	if d.running == 0 && d.head == nil && len(p.devices) > keptDevices {
 		delete(p.devices, d.id)

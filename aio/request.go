@@ -31,7 +31,7 @@ const (
 	opUnlink // flags: AT_REMOVEDIR
 	opRename // from p below fd to q below fd2
 	opLink   // likewise
-	opMkdir  //
+	opMkdir  // of the path p below fd, with mode
 	opPoll   // wait for the events in mode (poll(2))
 	opFunc   // call fn; never by the ring
 	opcodes
@@ -50,7 +50,7 @@ func (o opcode) String() string { return opNames[o] }
 //	         └──▶ pooled (see pool) ─────────────────┘
 const (
 	stateIdle      = iota // not under way
-	stateGathered         // waits for the end of the loop's turn
+	stateGathered         // waits for the end of the loop's iteration
 	stateSubmitted        // the kernel has it, under its own token
 	stateMerged           // the kernel has it, as a part of something larger
 	statePooled           // with the pool

@@ -17,13 +17,12 @@ var pageSize = int64(unix.Getpagesize())
 // noCachestat is set once the kernel turns out to lack cachestat(2) (before 6.5).
 var noCachestat atomic.Bool
 
-// Resident returns how many of the n bytes from offset off on can be read without waiting
-// for the disk: how far the page cache has them without a gap, as far as can be told
-// without reading them (cachestat(2), and a look at some pages). It may be too much if
-// memory is short, or if the disk is slower with some pages than with those behind them.
-// Bytes beyond the end of the file do not count. If the kernel does not tell, because it is
-// older than 6.5 or we neither own the file nor may write to it, some pages of a mebibyte at
-// most are tried. It never parks. 0 if f is closed.
+// Resident returns how many of the n bytes from offset off on can be read without waiting for the disk: how far the
+// page cache has them without a gap, as far as can be told without reading them (cachestat(2), and a look at some
+// pages). It may be too much if memory is short, or if the disk is slower with some pages than with those behind them.
+// Bytes beyond the end of the file do not count. If the kernel does not tell, because it is older than 6.5 or we
+// neither own the file nor may write to it, some pages of a mebibyte at most are tried. It never parks. The result is 0
+// if f is closed.
 func (f *File) Resident(off, n int64) int64 {
 	if _, ok := f.enter(); !ok || off < 0 || n <= 0 {
 		if ok {
@@ -165,7 +164,8 @@ func (f *File) Prefetch(off, n int64) error {
 }
 
 // fetch is Prefetch by advice, and returns how many of the n bytes need no reading any more, as far as the kernel
-// tells. To the kernel, what was read here and then sent would be in use, and drive out what is (ADR 0018).
+// tells. Pages that were read here and then sent the kernel would take for pages in use, and drop others for them (ADR
+// 0018).
 func (f *File) fetch(last []byte, off, n int64) int64 {
 	want := f.clamp(off, n)
 	if want <= 0 || want > maxTransfer || f.direct || noCachestat.Load() {

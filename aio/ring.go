@@ -26,20 +26,19 @@ type driverHost interface {
 // A ring is what aio keeps for the io_uring of one loop. Loop-private.
 type ring struct {
 	d        *uring.Driver
-	gathered []*request // reads of this turn, which may be merged
+	gathered []*request // reads of this iteration, which may be merged
 	flush    func()     // sendGathered
-	working  int        // of what the kernel has, how much takes a worker of its own
+	working  int        // requests that the kernel has and that take a worker of its own
 }
 
-// maxWorking bounds ring.working. The kernel has at least four workers for what the thread of a
-// loop asks for (min(entries, 4 per processor), io_uring/io-wq.c), first come, first served: were
-// they all in a file system that does not answer, nothing else would be done. What is more goes to
-// the pool, which leaves threads to each file system.
+// maxWorking bounds ring.working. The kernel has at least four workers for what the thread of a loop asks for
+// (min(entries, 4 per processor), io_uring/io-wq.c), first come, first served: were they all in a file system that does
+// not answer, nothing else would be done. Further requests go to the pool, which leaves threads to each file system.
 const maxWorking = 4
 
-// How many reads are gathered before the turn ends, if the next one is this many bytes away
-// that it will hardly be merged: a device that gets 64 reads at once has run dry
-// meanwhile. With 4 it does a tenth more with 64 readers than without.
+// A read of another file, or more than gatherWithin bytes away, will hardly be merged with the gathered ones. If there
+// are gatherApart of these, they are submitted before the iteration ends: a device that gets 64 reads at once has run
+// dry meanwhile. With 4 it does a tenth more with 64 readers than without.
 const (
 	gatherApart  = 4
 	gatherWithin = 8 << 20
@@ -65,8 +64,7 @@ func ringOf(l *engine.Loop) *ring {
 	return q
 }
 
-// submit takes r over; false: it can't. Reads at an offset wait for the end of the turn,
-// to be merged.
+// submit takes r over; false: it can't. Reads at an offset wait for the end of the iteration, to be merged.
 func (q *ring) submit(r *request) bool {
 	r.ring = q
 	if r.op == opRead && r.off >= 0 && r.file.traits.Load()&traitRegular != 0 {
@@ -106,7 +104,7 @@ func (q *ring) entry(works bool) (*uring.SubmissionQueueEntry, error) {
 	return q.d.Entry()
 }
 
-// start counts what is sent, if it takes a worker, and end no longer.
+// start counts a request that is sent, if it takes a worker, and end counts it no longer.
 func (q *ring) start(works *bool, really bool) {
 	if *works = really; really {
 		q.working++
@@ -225,8 +223,8 @@ type batch struct {
 	works bool // takes a worker
 }
 
-// sendGathered sends the reads of this turn, those of neighbouring parts of a file as
-// one. It runs when the loop is about to submit.
+// sendGathered sends the reads of this iteration, those of neighbouring parts of a file as one. It runs when the loop
+// is about to submit.
 func (q *ring) sendGathered() {
 	all := q.gathered
 	reads := slices.DeleteFunc(all, func(r *request) bool { return r == nil })

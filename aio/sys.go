@@ -22,7 +22,7 @@ const rawMax = 64 << 10
 // is 4 KiB less than 2 GiB.
 const maxTransfer = 1 << 30
 
-// maxAtOnce is how much the loop copies without a turn for other tasks, in bytes; twice that at first.
+// maxAtOnce is how many bytes the loop copies before other tasks run; twice as many the first time.
 const maxAtOnce = 1 << 20
 
 // currentOffset is the offset that stands for the file's own position.
@@ -58,8 +58,8 @@ func inject(op opcode, where via, fd int32, n int) (int, syscall.Errno) {
 	return n, 0
 }
 
-// now reads or writes at once (preadv2(2), pwritev2(2)): with flag RWF_NOWAIT what the page cache has or takes, EAGAIN
-// if that is nothing; with flag 0 files that are in memory only. It does not retry EINTR.
+// now reads or writes at once (preadv2(2), pwritev2(2)): with flag RWF_NOWAIT as much as the page cache has or takes,
+// EAGAIN if that is nothing; flag 0 is for files that are in memory only. It does not retry EINTR.
 func now(op opcode, fd int32, p []byte, off int64, flag uintptr) (int, syscall.Errno) {
 	n, e := inject(op, viaLoop, fd, len(p))
 	if e != 0 {
@@ -81,7 +81,7 @@ func now(op opcode, fd int32, p []byte, off int64, flag uintptr) (int, syscall.E
 	return r, 0
 }
 
-// atOnce is what of p may be moved without a turn for other tasks.
+// atOnce is the part of p that may be moved before other tasks run.
 func atOnce(p []byte) []byte { return p[:min(len(p), maxAtOnce)] }
 
 // quick moves p by now, and lets others run after each maxAtOnce bytes. There is an error only if
@@ -104,8 +104,8 @@ func quick(op opcode, fd int32, p []byte, off int64, flag uintptr) (n int, e sys
 	}
 }
 
-// vectorNow needs no high half of the offset: both architectures have 64 bits. Without a flag
-// that forbids it, it may wait: what is in memory only may be in the swap space.
+// vectorNow needs no high half of the offset: both architectures have 64 bits. Without a flag that forbids it, it may
+// wait: pages of a file in memory may be in the swap space.
 func vectorNow(trap uintptr, fd int32, v *unix.Iovec, off int64, flag uintptr) (int, syscall.Errno) {
 	var r uintptr
 	var e syscall.Errno

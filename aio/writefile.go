@@ -18,12 +18,11 @@ import (
 // writes a file without a name in the same folder (O_TMPFILE), waits until the disk has it
 // (fsync), gives it the name, and waits until the disk has the folder.
 //
-// A file that exists keeps its mode, a new one gets perm before umask; the owner is the
-// caller. A symbolic link is replaced, not followed. What exists and is no regular file, a device or a
-// FIFO, or is below /proc, /sys or the like, is written where it is, as by os.WriteFile: then nothing of the above holds, and a FIFO without a
-// reader is waited for even if the task is cancelled. If the process is killed between the
-// last steps, or at any time on a file system without O_TMPFILE, a file .NAME.tmp-NUMBER
-// may be left in the folder. It parks.
+// A file that exists keeps its mode, a new one gets perm before umask; the owner is the caller. A symbolic link is
+// replaced, not followed. A file that is no regular one, a device or a FIFO say, or is below /proc, /sys or the like,
+// is written in place, as by os.WriteFile: then nothing of the above holds, and a FIFO without a reader is waited for
+// even if the task is cancelled. If the process is killed between the last steps, or at any time on a file system
+// without O_TMPFILE, a file .NAME.tmp-NUMBER may be left in the folder. It parks.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	w := fileWriter{name: name, folder: filepath.Dir(name), perm: perm}
 	if info, err := Lstat(name); err == nil {

@@ -48,15 +48,14 @@ func SetLimits(l Limits) {
 // maxLimit keeps sums of limits in range.
 const maxLimit = 1 << 50
 
-// SetMinChunk makes every chunk that is linked from now on have at least this much room,
-// whatever is needed (MinChunk in section 3.4 of the paper): larger chunks waste more
-// memory, but a function called on one links another less often. The default is 0. More
-// than the largest chunk has is as much as that has.
+// SetMinChunk makes every chunk that is linked from now on have at least this much room, whatever is needed (MinChunk
+// in section 3.4 of the paper): larger chunks waste more memory, but a function called on one links another less often.
+// The default is 0. A value above the room of the largest chunk counts as that.
 func SetMinChunk(room Bytes) {
 	chunk.Settings.MinChunk.Store(uint64(min(uintptr(room), chunk.RoomOf(chunk.Classes-1))))
 }
 
-// ReadStats may be called from any goroutine. It stops no loop.
+// ReadStats returns the counts. It may be called from any goroutine, and stops no loop.
 func ReadStats() Stats {
 	c := chunk.ReadCounts()
 	s := Stats{

@@ -108,7 +108,7 @@ func (m *lowest) shift(by float64) {
 	m.least += by
 }
 
-// weight is the share of a sample that stands for dt in a moving average over the time of.
+// weight is the share of a sample that stands for dt in a moving average over a time of the given length.
 func weight(dt, of time.Duration) float64 { return 1 - math.Exp(-dt.Seconds()/of.Seconds()) }
 
 // judge sets utilisation and state.

@@ -120,8 +120,8 @@ func (in *BodyBudget) End(b *Body) {
 }
 
 // Tick is called every 10 ms or so with the limit of the heap and the bytes that were live at the last collection;
-// fresh: there was a collection since the last Tick. It reports whether bodies are held, and whether a collection is
-// worth its price.
+// fresh: live is that of a new collection. It reports whether bodies are held, and whether a collection is worth its
+// price.
 func (in *BodyBudget) Tick(now time.Duration, limit, live float64, fresh bool) (held, collect bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -171,7 +171,7 @@ func (in *BodyBudget) learn(live float64) {
 }
 
 // order admits bodies, and reports whether any is held. One body is admitted in any case: if it turns out to need
-// memory that others have, the body that came last is refused.
+// memory that others have, the newest of the held bodies are refused, one at each collection.
 func (in *BodyBudget) order(room float64, fresh bool) (held bool) {
 	left, going := room, 0
 	for _, a := range in.asked {

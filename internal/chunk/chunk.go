@@ -85,8 +85,8 @@ func (c *Chunk) body(yield func(struct{}) bool) {
 	goexit = false
 }
 
-// serve runs what the chunk is linked for until it is to end, or f panics; then it is
-// called again. Only what returns is fast: its deferred function is set up but once.
+// serve runs the functions that the chunk is linked for until it is to end, or one panics; then serve is called again.
+// Functions that return are fast: the deferred function is set up only once.
 //
 //go:noinline
 func (c *Chunk) serve() {
@@ -157,7 +157,7 @@ func (c *Chunk) unlink() (to *coro.Coro) {
 	return to
 }
 
-// GoOn lets the caller end as f has ended.
+// GoOn ends the caller as f has ended: by the same panic, or by runtime.Goexit.
 func (c *Chunk) GoOn() {
 	switch c.Outcome {
 	case panicked:

@@ -31,9 +31,9 @@ type Member interface {
 	Link() (from *coro.Coro)
 	// Nested says, while it is linked, whether the goroutine below is a chunk's too.
 	Nested() bool
-	// Unlink undoes Link and returns the same. It is called on the goroutine of the chunk;
-	// if that has been ended by Goexit, on another. If the goroutine is locked to its
-	// thread, it undoes that too and says what is to be said about it.
+	// Unlink undoes Link and returns the same. It is called on the goroutine of the chunk; if that has been ended by
+	// Goexit, on another. If the goroutine is locked to its thread, it undoes that too and returns the text of the
+	// panic.
 	Unlink() (to *coro.Coro, refusal string)
 	// Panicked is called by the deferred function that recovered v on the chunk.
 	Panicked(v any)
@@ -73,10 +73,10 @@ var overhead = func() uintptr {
 // inlinedDepth is the depth of its caller's frame, if that has it inlined.
 func inlinedDepth() uintptr { return coro.Depth() }
 
-// RoomOf is what a function on a chunk finds at least.
+// RoomOf is how many bytes of stack a function on a chunk finds at least.
 func RoomOf(class int) uintptr { return SizeOf(class) - overhead - Reserve }
 
-// classOf is the least class with that much room; classes if there is none.
+// classOf is the least class with that much room; Classes if there is none.
 func classOf(room uintptr) int {
 	if room > RoomOf(Classes-1) {
 		return Classes
@@ -154,8 +154,8 @@ func (p *Pool) make() *Chunk {
 	return c
 }
 
-// takeNew takes a chunk out of the pool or makes one if none of the class is idle. It
-// returns nil if a limit does not let it.
+// takeNew makes a chunk of the class, of which none is idle. If a limit forbids that, it takes an idle chunk of a
+// larger class, or ends smaller ones to make room; nil if neither is possible.
 func (p *Pool) takeNew(class int) *Chunk {
 	if !p.reserve(class) {
 		for k := class + 1; k < Classes; k++ {

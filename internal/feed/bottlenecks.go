@@ -17,8 +17,8 @@ type waitKey struct {
 // watchedTasks is how many tasks must wait at a node for it to be looked at.
 const watchedTasks = 16
 
-// watchBottlenecks has loops watch the nodes where tasks have become more twice in a row; and if those inside
-// hold up the others, all where tasks wait, the most first.
+// watchBottlenecks has loops watch the nodes where tasks have become more twice in a row; and if tasks inside hold up
+// the others (Ledger.Stalled), all nodes where tasks wait, those with the most tasks first.
 func (s *Feed) watchBottlenecks(rt *engine.Runtime) {
 	was := s.waits
 	s.waits = nil

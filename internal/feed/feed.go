@@ -1,8 +1,8 @@
 // Package feed makes what schedules a runtime (internal/sched) and what admits tasks to it (internal/admit), and feeds them:
 // predictions drawn from the blocking graph, and what is in use of each resource.
 //
-// It decides nothing itself. One goroutine of its own does the regular work, every 10 to 100 ms
-// while tasks run, and down to once a second while none do; it ends with the runtime.
+// It decides nothing itself. One goroutine of its own does the regular work, every 10 to 500 ms while tasks run, and
+// down to once a second while none do; it ends with the runtime.
 package feed
 
 import (
@@ -36,8 +36,7 @@ type Config struct {
 	CohortSize int             // tasks; 0: the policy's default
 	NoRefusals bool            // tasks that can't be admitted wait, however long it takes
 	Log        *slog.Logger
-	// Probe says where what is known of memory is read. The zero value: of this process
-	// and this machine.
+	// Probe says where the use of memory is read. The zero value: this process and this machine.
 	Probe probe.Config
 	// Descriptors is how many descriptors the process may have at present, 0 if any number: others may change that
 	// (prlimit(1)). nil: their limit is not followed.
@@ -50,7 +49,7 @@ type Config struct {
 type Feed struct {
 	cfg    Config
 	ledger *admit.Ledger
-	rt     *engine.Runtime // that is fed; constant once that is made
+	rt     *engine.Runtime // the runtime that is fed; constant once made
 
 	predictions atomic.Pointer[[]sched.Prediction]
 
@@ -69,7 +68,7 @@ type Feed struct {
 	sources    []source                    // declared by the program
 	resource   []int                       // ResourceID by index in admit.Resources, -1: none
 	learnt     time.Duration               // when the graph was last looked at
-	flows      uint64                      // and how many steps the loops had made
+	flows      uint64                      // how many steps the loops had made then
 	followed   int64                       // what followDescriptors has found last; 0: nothing
 	counts     bool                        // tasks inside take what is counted
 	complained bool
@@ -77,8 +76,8 @@ type Feed struct {
 	refusals   refusalLog
 	full       fullLog
 	waits      map[waitKey]waitSeen
-	collected  time.Duration // when there was last something new about the heap
-	heap       probe.Reading // of it, the last
+	collected  time.Duration // when the size of the heap was last read anew
+	heap       probe.Reading // the last reading of the heap
 	collector  collector
 }
 

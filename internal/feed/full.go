@@ -2,10 +2,10 @@ package feed
 
 import "time"
 
-// fullEvery is how often it is logged at most that the heap is full of what no admitted task holds.
+// fullEvery is the least time between two log lines that the heap is full of memory that no admitted task holds.
 const fullEvery = time.Minute
 
-// A fullLog logs when the heap begins to be full of what no admitted task holds. Owned by the goroutine of run.
+// A fullLog logs when the heap begins to be full of memory that no admitted task holds. Owned by the goroutine of run.
 type fullLog struct {
 	is   bool
 	next time.Duration // no line before

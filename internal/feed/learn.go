@@ -14,8 +14,7 @@ import (
 // learnEvery is how often predictions are drawn anew.
 const learnEvery = 100 * time.Millisecond
 
-// learn draws predictions from the graph, and tells the limits what a task that they let
-// in is going to take.
+// learn draws predictions from the graph, and tells the limits how much an admitted task is going to take.
 func (s *Feed) learn() {
 	flows := s.cfg.Graph.Flows()
 	entrances := s.cfg.Graph.Entrances()
@@ -51,8 +50,8 @@ func (s *Feed) learn() {
 	s.cfg.Graph.Expect(uint64(expected))
 }
 
-// lookAhead tells the ledger what tasks inside may yet take of what is counted, from where they are. Of a node from
-// where hardly any has gone on yet that is not known.
+// lookAhead tells the ledger how much of the declared resources tasks inside may yet take, by the nodes where they are.
+// Nodes from which hardly any task has gone on yet are left out, as that is not known of them.
 func (s *Feed) lookAhead() {
 	if !s.counts {
 		return
@@ -76,8 +75,8 @@ func (s *Feed) lookAhead() {
 }
 
 // atMost bounds d, the prediction of a quantity that is never more than most. Where tasks loop through nodes and none
-// has been seen to leave yet, as when a backlog is served at a slow node, the prediction is that they loop for ever; but
-// no task takes many times what any has taken so far.
+// has been seen to leave yet, as when a backlog is served at a slow node, the prediction is that they loop for ever;
+// but no task takes many times as much as any has taken so far.
 func atMost(d admit.Moments, most float64) admit.Moments {
 	d.Mean = min(d.Mean, most)
 	d.Variance = min(d.Variance, d.Mean*(most-d.Mean)) // no more is possible between 0 and most

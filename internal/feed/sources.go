@@ -108,9 +108,9 @@ func (s *Feed) followDescriptors() {
 	}
 }
 
-// descriptorsTarget is how far to go with descriptors, and how much less lets go again, as
-// shares of the limit: 95 and 90 %, but, where they are many, not before the connections that a
-// server takes by itself have used what is theirs (engine.SpareDescriptors).
+// descriptorsTarget is how many descriptors may be used, and how many fewer end the state AtLimit, as shares of the
+// limit: 95 and 90 %, but, where they are many, not before the connections that a server takes by itself have used what
+// is theirs (engine.SpareDescriptors).
 func descriptorsTarget(limit int64) (target, margin float64) {
 	spare := float64(engine.SpareDescriptors(limit)) / float64(limit)
 	if target = 1 - spare/2; target <= 0.95 {
@@ -177,8 +177,8 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 	}
 }
 
-// How long it is to the next reading: while tasks run; while none does, or few for a moment each; while those take next to
-// nothing of the loops' time; and after a second of rest. Work that lasts is told at once.
+// How long it is to the next reading: while tasks run; while none does, or few tasks run for a moment each; while these
+// take next to nothing of the loops' time; and after a second of rest. Work that lasts ends the pause at once.
 const busy, quiet, light, asleep = 10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, time.Second
 
 // A pace is how often readings are made.
@@ -188,8 +188,8 @@ type pace struct {
 }
 
 // next returns the time to the next reading. share is how many loops' time has gone into work since the last, calm
-// whether nothing is scarce, told whether work that lasts will be told. A reading takes some 0.3 ms where caches are
-// cold: at 50 requests a second every 100 ms, a third of what the server took.
+// whether nothing is scarce, told whether work that lasts will end the pause. A reading takes some 0.3 ms where caches
+// are cold: at 50 requests a second every 100 ms, a third of what the server took.
 func (p *pace) next(steps uint64, share float64, calm, told bool) time.Duration {
 	told = told && calm
 	if steps != p.steps {

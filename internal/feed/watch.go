@@ -85,7 +85,7 @@ func (w *selfWatch) ready(now time.Duration, total float64, count uint64) {
 	w.delays, w.waits = total, count
 }
 
-// watchAnswers looks how long it takes from an entrance to an answer with the descriptors that are open.
+// watchAnswers observes how long answers take with the number of descriptors that are open.
 func (s *Feed) watchAnswers(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Feed) watchAnswers(now time.Duration) {
 	s.knee.Observe(now, float64(engine.Descriptors.InUse()), float64(tasks), r.Admitted)
 }
 
-// look looks at a runtime.
+// look reads the numbers of a runtime.
 func (w *selfWatch) look(rt *engine.Runtime) {
 	idle, tasks := time.Duration(0), 0
 	for i := range rt.Loops() {

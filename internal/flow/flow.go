@@ -85,12 +85,11 @@ func (o *Out[T]) Send(f *Flow, v T) error {
 // many outputs may be connected to the same instance.
 func Connect[T any](from *Out[T], to *Instance[T]) { connect(from, to, to.put, false) }
 
-// Back is Connect for a connection that closes a cycle: what is sent there is queued even
-// if the queue is full.
+// Back is Connect for a connection that closes a cycle: elements sent there are queued even if the queue is full.
 func Back[T any](from *Out[T], to *Instance[T]) { connect(from, to, to.put, true) }
 
-// ConnectAs is Connect for an instance that takes something else, as one does that hears
-// from several modules: as makes it of what was sent, on the sender's task.
+// ConnectAs is Connect for an instance that takes elements of another type, such as one with inputs from several
+// modules: as converts each element, on the sender's task.
 func ConnectAs[T, In any](from *Out[T], to *Instance[In], as func(T) In) {
 	connect(from, to, converted(to, as), false)
 }
@@ -132,8 +131,8 @@ func Discard[T any](from *Out[T]) {
 	from.c.set = true
 }
 
-// Vars are the variables that a module has for each flow: a T of its own, which is zero at
-// first and goes with the flow. It is a field of the module's struct.
+// Vars are the variables that a module has for each flow: a T, which is zero at first and ends with the flow. It is a
+// field of the module's struct.
 type Vars[T any] struct {
 	slot int
 	c    *core

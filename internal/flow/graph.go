@@ -13,8 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// ErrClosed is what Put and Send return when the graph has been closed or has not been
-// started.
+// ErrClosed is what Put and Send return when the graph has been shut down or has not been started.
 var ErrClosed = errors.New("flow: the graph is not running")
 
 // A Graph is a set of modules and the connections between them. Make it with New, add
@@ -24,7 +23,7 @@ type Graph struct {
 	rt        *engine.Runtime // set by Start
 	instances []instance      // fixed by Start
 	outs      []out           // fixed by Start
-	vars      int             // how many instances have Vars
+	vars      int             // fields of type Vars in all modules
 	failed    error           // the first mistake in Add or Connect, for Start
 	onClose   []func()        // fixed by Start
 
@@ -135,8 +134,7 @@ var (
 	varsType = reflect.TypeFor[variables]()
 )
 
-// OnClose has fn called when Close begins: it stops what feeds the graph from outside. It may
-// park.
+// OnClose has fn called when Shutdown begins: it stops what feeds the graph from outside. It may park.
 func (g *Graph) OnClose(fn func()) {
 	g.building("OnClose")
 	g.onClose = append(g.onClose, fn)

@@ -154,10 +154,9 @@ func AddWith[In any](g *Graph, name string, by Parallelism, opt Options, m Modul
 
 func (in *Instance[In]) core() *core { return &in.c }
 
-// Put sends v, as part of f (nil: of none), to the instance, from outside of the graph. It
-// parks while the instance's queue is full. It returns ErrClosed when the graph is not running
-// or is being closed, and the error of the calling task's context if that ends; v has then
-// not been sent.
+// Put sends v, as part of f (nil: of none), to the instance, from outside of the graph. It parks while the instance's
+// queue is full. It returns ErrClosed when the graph is not running or is being shut down, and the error of the calling
+// task's context if that ends; v has then not been sent.
 func (in *Instance[In]) Put(f *Flow, v In) error {
 	if in.c.g.state.Load() != running {
 		return ErrClosed
@@ -250,8 +249,8 @@ func (in *Instance[In]) box(f *Flow) *mailbox[In] {
 	return box
 }
 
-// change reports how many servlets more or less there should be, and counts them: the caller
-// starts one that comes; one that is to go finds out. Caller holds mu.
+// change reports how many servlets more or less there should be, and counts them: the caller starts the one that comes;
+// the one that is to go finds surplus above 0. Caller holds mu.
 func (c *core) change(now time.Duration) int {
 	change := c.sizer.decide(now, c.workers, c.queued, *c.g.viscosity.Load())
 	if change > 0 && (c.coming || c.waiting.Load() > 0 || now-time.Duration(c.waited.Load()) < monitorPause) {
@@ -286,7 +285,7 @@ func (in *Instance[In]) grow() {
 	g.announce() // the monitor may be waiting for that
 }
 
-// decide is for the monitor: what changes although nothing arrives.
+// decide is for the monitor: it changes the number of servlets also while nothing arrives.
 func (in *Instance[In]) decide() {
 	in.c.mu.Lock()
 	change := in.c.change(in.c.g.rt.Now())
@@ -296,8 +295,8 @@ func (in *Instance[In]) decide() {
 	}
 }
 
-// dismiss wakes all servlets, and all senders that wait for room, after the end of the graph. What
-// an aborted one has queued is dropped.
+// dismiss wakes all servlets, and all senders that wait for room, after the end of the graph. Elements queued in an
+// aborted graph are dropped.
 func (in *Instance[In]) dismiss() {
 	c := &in.c
 	c.mu.Lock()

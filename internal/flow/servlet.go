@@ -138,7 +138,8 @@ func run[In any](call *Call[In]) struct{} {
 	return struct{}{}
 }
 
-// done gives back what was taken. It runs also when Run has panicked.
+// done ends a batch: it counts it, gives back the mailbox, and releases the elements. It runs also when Run has
+// panicked.
 func (in *Instance[In]) done(call *Call[In], taken, began time.Duration) {
 	c := &in.c
 	n := len(call.batch)

@@ -37,8 +37,8 @@ type group struct {
 // maxDepth is how many nested groups are looked at.
 const maxDepth = 16
 
-// find looks for the groups that the process is in. There may be none, and of those in
-// a container only the innermost is seen, which is all right.
+// find looks for the groups that the process is in. There may be none. In a container only the innermost is seen, which
+// is enough.
 func (m *memoryReader) find(p *Probe) {
 	p.open("meminfo", "proc/meminfo")
 	dir, version, err := p.findGroup()

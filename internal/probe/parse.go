@@ -34,8 +34,8 @@ func parseMapped(text []byte) (float64, error) {
 	return parseCount(fields[0])
 }
 
-// noLimit is what limits of cgroup v1 begin at that are none: the largest number of
-// whole pages.
+// noLimit is below the number by which cgroup v1 says that there is no limit: the largest number of whole pages, almost
+// 1<<63 bytes.
 const noLimit = 1 << 62
 
 // parseLimit reads a limit of a cgroup; +Inf if there is none.

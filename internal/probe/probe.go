@@ -44,10 +44,10 @@ const (
 	Faults = "major faults"
 )
 
-// How much of a sign of thrashing is too much. A collector that uses a fifth of the
-// processors or a little more is about to take a quarter, which is what Go's reserves for it; a
-// tenth of the time spent waiting for memory is what the kernel's own users of PSI take
-// as the point to act; 200 faults a second keep a fast disk busy for a tenth of a second.
+// How much of a sign of thrashing is too much. A collector that uses a fifth of the processors or a little more is
+// about to take a quarter, which the Go runtime reserves for it; a tenth of the time spent waiting for memory is what
+// the kernel's own users of PSI take as the point to act; 200 faults a second keep a fast disk busy for a tenth of a
+// second.
 const (
 	MuchGC       = 0.22 // averaged over GCOver
 	MuchPressure = 0.10
@@ -142,7 +142,7 @@ func (p *Probe) Read(now time.Duration) []Reading {
 	return p.readings
 }
 
-// readSigns reads what comes of too little memory.
+// readSigns reads the signs of too little memory.
 func (p *Probe) readSigns(now time.Duration) {
 	if stalled, ok := p.number(Pressure, parsePressure); ok {
 		if share, ok := p.stall.per(now, stalled/1e6); ok {

@@ -11,7 +11,7 @@ type meter struct {
 }
 
 type meterStats struct {
-	tasks uint64 // metered tasks that have ended a step
+	tasks uint64 // tasks of which a step has been measured
 	bytes uint64 // bytes that these tasks hold
 	most  uint64 // bytes that one of them, or a single step of any task, has ever been seen to allocate
 }

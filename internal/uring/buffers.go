@@ -7,9 +7,9 @@ import "unsafe"
 // Buffers are receive buffers in a ring that the kernel takes them from when bytes have come
 // (IORING_REGISTER_PBUF_RING). The methods belong to the driver's goroutine, but Bytes, which any may call.
 type Buffers struct {
-	Free   int // buffers in the ring; the caller counts those off that the kernel has taken
+	Free   int // buffers in the ring; the caller subtracts those that the kernel has taken
 	ring   *BufAndRing
-	group  int    // constant: the number of the buffers in the driver
+	group  int    // constant: the ID of the group of buffers in the driver
 	memory []byte // constant
 	stride int    // constant: from one buffer to the next
 	size   int    // constant: of a buffer
@@ -20,7 +20,7 @@ type Buffers struct {
 // compete for the same lines of the processor's caches.
 const cacheLine = 64
 
-// Open makes n buffers of size bytes and gives them to the kernel under a number; n is a power of two.
+// Open makes n buffers of size bytes and gives them to the kernel as the group with that ID; n is a power of two.
 func (b *Buffers) Open(d *Driver, n, size, group int) error {
 	ring, err := d.SetupBufRing(uint32(n), group)
 	if err != nil {

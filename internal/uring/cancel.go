@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first and the longest pause before a cancellation that was in vain is tried again.
+// The first and the longest pause before a futile cancellation is tried again.
 const (
 	firstRetry = time.Millisecond
 	lastRetry  = 128 * time.Millisecond
@@ -18,10 +18,9 @@ const (
 // whatever happened before. A token that is not in flight any more is ignored. Errors are
 // those of Entry: nothing has been asked.
 //
-// A request that a thread of the kernel works on (SqeAsync, or an operation that would
-// block) gets a signal, which is lost if it comes just before the thread begins to wait;
-// one that follows a link is not found before it begins. So it is asked again, at
-// growing intervals, until the request has ended.
+// A request that a thread of the kernel works on (SqeAsync, or an operation that would block) gets a signal, which is
+// lost if it comes just before the thread begins to wait; a request that follows a link is not found before it begins.
+// So the cancellation is asked for again, at growing intervals, until the request has ended.
 func (d *Driver) Cancel(t Token) error {
 	if d.closed || d.table.find(t) == nil {
 		return nil
@@ -45,7 +44,7 @@ func (d *Driver) Cancel(t Token) error {
 // requests:
 //
 //	asked ──▶ done, because the request has ended or will
-//	 ▲  │ in vain
+//	 ▲  │ futile
 //	 │  ▼
 //	pausing
 type cancelling struct {

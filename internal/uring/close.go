@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cancelEvery is how long Close waits for a completion before it cancels again: what was
-// on its way between two places in the kernel is found in neither.
+// cancelEvery is how long Close waits for a completion before it cancels again: a cancellation misses a request that is
+// on its way between two places in the kernel.
 const cancelEvery = 20 * time.Millisecond
 
 // Close hands over what is queued, cancels everything, calls the Completers of what was

@@ -1,7 +1,6 @@
-// Package uring is the io_uring(7) of one loop: Ring, the two queues that are shared with
-// the kernel, and Driver, which gives each request a token, finds what waits for its
-// completion, and does both halves of a loop's turn, handing over what was asked for and
-// waiting, in one io_uring_enter(2).
+// Package uring is the io_uring(7) of one loop: Ring, the two queues that are shared with the kernel, and Driver, which
+// gives each request a token, finds the Completer of each completion, and both hands over requests and waits in one
+// io_uring_enter(2).
 //
 // Ring has the names and signatures of github.com/pawelgaczynski/giouring for the part in
 // use. With the build tag giouring it is that package's Ring, which links only with

@@ -295,9 +295,9 @@ func (d *Driver) pause() error {
 	return enterError(err)
 }
 
-// SetupBufRing makes an empty ring for provided buffers under a number; entries is a
-// power of two. Fill it with BufRingAdd and BufRingAdvance. Close gives it up. Errors are
-// *os.SyscallError: EINVAL (before Linux 5.19, or a bad number of entries), EEXIST.
+// SetupBufRing makes an empty ring for provided buffers, as the group with that ID; entries is a power of two. Fill it
+// with BufRingAdd and BufRingAdvance. Close gives it up. Errors wrap an *os.SyscallError: EINVAL (before Linux 5.19, or
+// a bad number of entries), EEXIST.
 func (d *Driver) SetupBufRing(entries uint32, group int) (*BufAndRing, error) {
 	if d.closed {
 		return nil, ErrClosed

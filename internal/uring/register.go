@@ -7,9 +7,8 @@ import (
 	"unsafe"
 )
 
-// SetupBufRing makes an empty ring of provided buffers under the number bgid, with room
-// for nentries, a power of two. flags must be 0. EINVAL: the kernel does not know it (it
-// came with Linux 5.19); EEXIST: the number is in use.
+// SetupBufRing makes an empty ring of provided buffers as the group with ID bgid, with room for nentries, a power of
+// two. flags must be 0. EINVAL: the kernel does not know it (it came with Linux 5.19); EEXIST: the ID is in use.
 func (ring *Ring) SetupBufRing(nentries uint32, bgid int, flags uint32) (*BufAndRing, error) {
 	length := uintptr(nentries) * unsafe.Sizeof(BufAndRing{})
 	p, err := ring.kernel.mmap(-1, 0, max(length, 1))
