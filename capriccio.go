@@ -82,8 +82,8 @@ func WithPoller(p Poller) Option {
 	}
 }
 
-// WithHoldLimit sets how long a task may keep its loop before it is reported: 10 ms by
-// default; a negative d switches the watchdog off.
+// WithHoldLimit sets how long a task may keep its loop before it is reported: 10 ms by default; a negative d switches
+// the watchdog off, and with it detaching (see WithDetaching).
 func WithHoldLimit(d time.Duration) Option {
 	return func(o *options) error { o.cfg.HoldLimit = d; return nil }
 }
@@ -120,8 +120,8 @@ func WithDetaching(after time.Duration, limit int) Option {
 	}
 }
 
-// WithGrace sets how long, at the end, cancelled tasks have to return before their
-// waits end them; 1 s by default.
+// WithGrace sets how long, at the end, cancelled tasks have to return before their waits end them; 1 s by default, and
+// if d is 0. A negative d is an error of New and Run.
 func WithGrace(d time.Duration) Option {
 	return func(o *options) error { o.cfg.Grace = d; return nil }
 }

@@ -28,10 +28,10 @@
 // variable. It needs Linux, and a runtime (capriccio.Run, capriccio.New), whose loops do the
 // polling: on epoll or io_uring, as capriccio.WithPoller says.
 //
-// Code that holds a sync.Mutex while it reads or writes stops the loop if a second
-// task of the same loop wants that mutex. With crypto/tls this means: finish Handshake
-// before sharing a connection between a reading and a writing task, and let at most
-// one task read and one write.
+// Code that holds a sync.Mutex while it reads or writes stops the loop if a second task of the same loop wants that
+// mutex: for a millisecond, where tasks can be detached (docs/native-waits.md). With crypto/tls this means: finish
+// Handshake before sharing a connection between a reading and a writing task, and let at most one task read and one
+// write.
 //
 // Errors are *net.OpError (Conn, Listener, PacketConn) or *fs.PathError (File) around
 // the errno; they satisfy net.ErrClosed, os.ErrDeadlineExceeded and, for a task whose

@@ -164,7 +164,7 @@ func (c *inner) Unread() bool {
 			return true
 		}
 	}
-	var b [1]byte // also while the kernel streams, as it may not have told yet
+	var b [1]byte // also while the kernel streams, as the loop may not have seen its completion yet
 	_, e := sys.Recv(c.d.fd, b[:], unix.MSG_PEEK)
 	return e != unix.EAGAIN
 }

@@ -21,7 +21,7 @@ type File struct {
 	name string // constant
 }
 
-// Pipe makes a pipe (pipe2(2)) whose ends belong to the caller's loop.
+// Pipe makes a pipe (pipe2(2)) whose ends belong to the caller's loop. It never parks.
 func Pipe() (r, w *File, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
@@ -40,10 +40,9 @@ func Pipe() (r, w *File, err error) {
 	return r, w, nil
 }
 
-// NewFile adopts an open descriptor, which is switched to non-blocking and closed by
-// Close; name is for error messages. Regular files and directories can't be polled and
-// are refused. If it fails, fd is still the caller's. It belongs to the caller's loop
-// and never parks.
+// NewFile adopts an open descriptor, which is switched to non-blocking and closed by Close; name is for error messages.
+// Regular files and directories can't be polled and are refused. If it fails, fd is still the caller's. The File
+// belongs to the caller's loop. NewFile never parks.
 func NewFile(fd int, name string) (*File, error) {
 	k, err := kindOf(fd)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 // one that another process has handed over. It takes fd over, if there is no error, and belongs to the caller's loop.
 // shared means that other processes have the socket too and go on listening: then Drain closes ln at once, and what
 // waits to be accepted is left to them. All loops accept from the one socket. A file of a unix socket is not removed,
-// unless SetUnlinkOnClose says so.
+// unless SetUnlinkOnClose says so. ListenOn never parks.
 func ListenOn(fd int, shared bool) (*Listener, error) {
 	fail := func(err error) (*Listener, error) {
 		return nil, opError("listen", "", nil, nil, fmt.Errorf("descriptor %d: %w", fd, err))
@@ -72,7 +72,8 @@ func (ln *Listener) sharedFlags() uint32 {
 }
 
 // Files returns duplicates of the listening sockets, for another process to go on with: see ListenOn. Serve may have
-// made several. Connections in the backlog go to whichever process accepts next. The caller closes them.
+// made several. Connections in the backlog go to whichever process accepts next. The caller closes the files. It never
+// parks.
 func (ln *Listener) Files() (files []*os.File, err error) {
 	all, _ := ln.all()
 	for _, each := range all {

@@ -28,8 +28,8 @@ func NewGroup(ctx context.Context) (*Group, context.Context) {
 	return &Group{cancel: cancel, scope: engine.HoldScope(ctx)}, ctx
 }
 
-// SetLimit allows at most n tasks of the group at a time; a negative n means any
-// number, and 0 that none ever starts. It must not be called while the group has tasks. It never parks.
+// SetLimit allows at most n tasks of the group at a time; a negative n means any number. With 0 none ever starts, and
+// each Go counts an error. It must not be called while the group has tasks. It never parks.
 func (g *Group) SetLimit(n int) {
 	if n < 0 {
 		g.limit = nil

@@ -37,8 +37,9 @@ type Options struct {
 	Name string
 	// OnLoop chooses the loop that the task runs on: it is called with the number of loops, and returns the index of
 	// one of them; no other loop takes the task from it. Data that belongs to a key, and is touched only by tasks on
-	// the loop that the key chooses, needs no lock (Cohort Scheduling, sections 3.4 and 4.1.4). nil: the task starts on
-	// the spawner's loop, or, spawned by a plain goroutine, on the loops in turn, unless an idle loop takes it first.
+	// the loop that the key chooses, needs no lock (Cohort Scheduling, sections 3.4 and 4.1.4), except after a native
+	// wait (docs/native-waits.md). nil: the task starts on the spawner's loop, or, spawned by a plain goroutine, on the
+	// loops in turn, unless an idle loop takes it first.
 	OnLoop func(loops int) int
 	// Context cancels the task, and all that it spawns, when it ends; nil: that of
 	// the spawning task, if any.

@@ -8,7 +8,7 @@ import (
 
 // Resources that the runtime itself counts.
 var (
-	// Descriptors are the open sockets, files and pipes of package netpoll.
+	// Descriptors are the open sockets, files and pipes of packages netpoll and aio.
 	Descriptors = mustResource("descriptors", "").OfProcess()
 	// Tasks counts the tasks that have not finished. The spawner takes a unit, the new task gives
 	// it back at its end. Which steps do so is learnt if there is a limit.

@@ -53,8 +53,8 @@ type Config struct {
 	// If it returns, the task ends and the others go on. nil: the panic is printed
 	// with the task's stack and the process exits with status 2.
 	OnPanic func(*PanicError)
-	// HoldLimit is how long a task may keep its loop before the watchdog reports it;
-	// 0: 10 ms; negative: no watchdog.
+	// HoldLimit is how long a task may keep its loop before the watchdog reports it; 0: 10 ms; negative: no watchdog,
+	// and no detaching.
 	HoldLimit time.Duration
 	// DetachAfter is how long a task may wait natively, for a Go channel, a sync.Mutex or
 	// in a system call, before it is detached from its loop; 0: 1 ms; negative: for ever. The

@@ -50,9 +50,9 @@
 //
 // # Seeing it
 //
-// In the blocking graph of the program, nodes have the names of the modules ("web/parse"):
-// servlets pass them before each Run. Graph.Stats and Graph.WriteDOT show the graph itself,
-// with the queues and the numbers of servlets.
+// In the blocking graph of the program, nodes have the names of the modules ("web/parse"): servlets pass them before
+// each batch of elements. Graph.Stats and Graph.WriteDOT show the graph itself, with the queues and the numbers of
+// servlets.
 //
 // The package knows no socket; see internal/flow/flownet for modules that do. Its functions may be
 // called from any task or goroutine unless they say otherwise; a runtime of package task must
