@@ -248,7 +248,7 @@ func TestAGrantAfterTheEndOfTheContext(t *testing.T) {
 	}
 }
 
-// Several objects are biased towards a loop that ends before others use them.
+// A loop that owns the guards of several objects ends before others use them.
 func TestGuardOfALoopThatHasEnded(t *testing.T) {
 	rt := enginetest.OneOfMany(t, 1)
 	var mu Mutex

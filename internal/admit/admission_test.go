@@ -66,8 +66,7 @@ func TestVariedDemandLeavesRoom(t *testing.T) {
 	testenv.Equal(t, n, 37, "were let in")
 }
 
-// If nobody is inside, one is let in whatever the resources say: else it would be for
-// ever.
+// If no task is inside, one is admitted whatever the resources say: otherwise the limit would be closed for ever.
 func TestALimitIsNeverQuiteClosed(t *testing.T) {
 	l, _, r, a := newLimit(t, 2)
 	l.Observe(time.Second, r, 500)
@@ -229,8 +228,8 @@ func TestLedgerAndLimitsFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// Nobody waits for longer than longestWait, also if nobody came for an hour after the last that was in line had been
-// turned away or had given up. A pause of the process does not count.
+// No task waits for longer than longestWait, also if none came for an hour after the last in the queue had been refused
+// or had given up. A pause of the process does not count.
 func TestTimeWithoutAnybodyInLineIsNoPause(t *testing.T) {
 	for _, pause := range []time.Duration{0, 12 * time.Second} {
 		a := NewAdmission(0, true, nil)

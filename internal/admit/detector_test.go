@@ -7,7 +7,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// Clients that leave a line that is not served do not make it one that has stopped growing.
+// If clients give up in a queue that is not served, the queue does not count as one that has stopped growing.
 func TestALineThatClientsLeaveGrows(t *testing.T) {
 	var q OverloadDetector
 	now, waiting := time.Duration(0), 1000

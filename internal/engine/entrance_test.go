@@ -12,18 +12,19 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
-// A room lets a number in, of each line the newest if it is told so, and refuses while it is closed.
+// A room is an Admission that admits at most size tasks, of each queue the newest first if newest is set, and refuses
+// all while it is closed.
 type room struct {
 	admit.Open
 	size   int
 	inside int
 	newest bool
 	closed bool
-	asked  []admit.QueueState // when somebody was let in
+	asked  []admit.QueueState // when a task was admitted
 	starts int                // how many may be starting; 0: any number
 	calls  int                // of Next
 
-	refusing []int // Queue.Refusing when somebody was refused
+	refusing []int // QueueState.Refusing at each refusal
 }
 
 func (r *room) Next(_ time.Duration, _ int, q *admit.QueueState) admit.Verdict {
@@ -198,7 +199,7 @@ func TestEntranceWhileTheRuntimeEnds(t *testing.T) {
 	testenv.Equal(t, started, 10, "were started, as a task that began something has to end it")
 }
 
-// lineUp has n tasks stand in line while one is inside, and returns in which order they were let in.
+// lineUp has n tasks wait at an Entrance while one is inside, and returns in which order they were admitted.
 func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) (order []int) {
 	t.Helper()
 	atEntrance(t, r, func(l *Loop, e *Entrance) {
@@ -211,7 +212,7 @@ func lineUp(t *testing.T, r *room, n int, enter func(e *Entrance, i int) error) 
 				e.Leave()
 			})
 		}
-		Yield() // now they stand in line
+		Yield() // now they are in the queue
 		e.Leave()
 		wg.Wait()
 	})
@@ -240,7 +241,7 @@ func TestWhoGoesFirst(t *testing.T) {
 	testenv.EqualSlices(t, got[:len(want)], want, "of two clients")
 }
 
-// What has waited before it came to the line has its place as if it had waited in it.
+// A task that has waited elsewhere before has its place as if it had waited in the queue all that time.
 func TestWhatHasWaitedBefore(t *testing.T) {
 	for newest, want := range map[bool][]int{false: {4, 0, 1, 5, 2, 3}, true: {3, 2, 5, 1, 0, 4}} {
 		var order []int
@@ -266,7 +267,7 @@ func TestWhatHasWaitedBefore(t *testing.T) {
 	}
 }
 
-// A task that is cancelled in the line leaves it, at any place in it.
+// A task that is cancelled in the queue leaves it, at any place in it.
 func TestEntranceForgetsTheCancelled(t *testing.T) {
 	for which := range 3 {
 		var in []int
@@ -287,7 +288,7 @@ func TestEntranceForgetsTheCancelled(t *testing.T) {
 					e.Leave()
 				})
 			}
-			Yield() // now they stand in line
+			Yield() // now they are in the queue
 			cancel[which]()
 			tasks[which].Join()
 			e.Leave()

@@ -370,7 +370,7 @@ func TestNothingIsAllocatedWhileTasksRun(t *testing.T) {
 	testenv.Equal(t, testing.AllocsPerRun(1000, work), 0, "allocations")
 }
 
-// BenchmarkRank is what ranking costs, once every 10 ms.
+// BenchmarkRank is what ranking costs, once every 20 ms.
 func BenchmarkRank(b *testing.B) {
 	for _, nodes := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {

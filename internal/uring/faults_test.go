@@ -135,7 +135,7 @@ func TestStaleCompletionIsDropped(t *testing.T) {
 	testenv.True(t, r.done(), "Close did not complete what was in flight")
 }
 
-// A cancellation in vain is repeated until the request has ended, no longer.
+// A cancellation without effect is repeated until the request has ended, no longer.
 func TestCancelAgain(t *testing.T) {
 	k, d := onFake(t, Config{})
 	k.stubborn = true
