@@ -55,12 +55,13 @@ func Decode(r io.Reader) (*Graph, error) { return of(data.Decode(r)) }
 func ReadFile(path string) (*Graph, error) { return of(data.ReadFile(path)) }
 
 // Diff returns what happened between two graphs of the same run of a program, such as two that capriccio.Snapshot returned. Graphs of
-// two runs, or an after that is older than before, are an error.
+// two runs, a graph that is a difference itself, and an after that is older than before are errors.
 func Diff(before, after *Graph) (*Graph, error) {
 	return of(data.Diff(before.snapshot, after.snapshot))
 }
 
-// Merge adds up the graphs of several processes or periods. Nodes with the same Key become one.
+// Merge adds up the graphs of several processes. Nodes with the same Key become one. No graph, and two graphs of the same run
+// of a program, are errors.
 func Merge(all ...*Graph) (*Graph, error) {
 	snapshots := make([]*data.Snapshot, len(all))
 	for i, g := range all {

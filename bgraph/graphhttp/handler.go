@@ -30,7 +30,7 @@ import (
 )
 
 // Handler serves the graph of rt over HTTP, for people and for bgdump. With rt nil it is the runtime that task.Default
-// returns at the time of the request. It may be mounted anywhere, and needs no more of the path than that:
+// returns at the time of the request. It may be mounted at any path:
 //
 //	mux.Handle("/debug/bgraph/", graphhttp.Handler(nil))
 //

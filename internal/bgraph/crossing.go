@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A Crossing is how often tasks at a node were woken, or, at the start, begun, from elsewhere: by
-// tasks of another loop, by that loop itself, or from outside of the loops. What stays on its loop is
-// not counted.
+// A Crossing counts the wakes of tasks at a node, or the starts of tasks, that came from outside of
+// their loop: from tasks of another loop, from the poller and timers of that loop, or from plain
+// goroutines. Wakes within a loop are not counted.
 type Crossing struct {
 	From     Key    `json:"from"`      // where the waker's task had waited last; 0: no task, but a poller, a timer, a goroutine, or a task that had ended
 	To       Key    `json:"to"`        // where the woken task waited; KeyStart: it began
@@ -50,7 +50,7 @@ func (s *Snapshot) checkCrossings() error {
 	return nil
 }
 
-// dropCrossings leaves out those of nodes that are not there.
+// dropCrossings leaves out crossings of nodes that are not in s.
 func (s *Snapshot) dropCrossings() {
 	s.Crossings = slices.DeleteFunc(slices.Clone(s.Crossings), func(c Crossing) bool {
 		return c.From != 0 && s.Node(c.From) == nil || s.Node(c.To) == nil

@@ -9,8 +9,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
-// Diff returns what happened between two snapshots of the same run of a program. Compare
-// is for those of different runs.
+// Diff returns what happened between two snapshots of the same run of a program.
+// graphcompare.Compare compares snapshots of different runs.
 //
 // Counts, sums and histograms are those of the time between, and Span is its length. What
 // describes a moment is as in after: tasks and resources in use, Oldest, and the moments
@@ -19,9 +19,10 @@ import (
 // bound that the histogram gives. Nodes and edges where nothing happened and no task
 // waits are left out, except start and end. Overruns are those since before was taken.
 //
-// It is an error if one of them is not valid, if they are not of the same run (PID, Host
-// and Started), if one is a difference itself, and if after was taken earlier or has counted less. A clock that was set back in
-// between does no harm. The result shares nothing with its arguments.
+// It is an error if one of them is not valid, is a difference itself or was made of a trace, if
+// they are not of the same run (PID, Host and Started), and if after was taken earlier or has
+// counted less. A clock that was set back in between does no harm. The result shares nothing
+// with its arguments.
 func Diff(before, after *Snapshot) (*Snapshot, error) {
 	if err := before.check(); err != nil {
 		return nil, fmt.Errorf("bgraph: no difference: the earlier snapshot is not valid: %w", err)
@@ -52,7 +53,7 @@ func Diff(before, after *Snapshot) (*Snapshot, error) {
 type run struct {
 	pid     int
 	host    string
-	started int64 // nanoseconds since 1970; what two times beyond the years 1678 to 2262 come to is not told apart
+	started int64 // nanoseconds since 1970; times beyond the years 1678 to 2262 are not told apart
 }
 
 func runOf(s *Snapshot) run {
@@ -124,14 +125,14 @@ func (d *difference) subtract() error {
 	return nil
 }
 
-// is reports whether b is the same report. The times that they tell may be those of a clock that was set.
+// is reports whether b is the same report.
 func (o Overrun) is(b Overrun) bool {
 	same := o.At.Equal(b.At)
 	b.At = o.At
 	return same && o == b
 }
 
-// subtractTurns leaves the cohorts since b. A loop that was stuck then or now has not told.
+// subtractTurns subtracts the cohorts of b. The nodes of a loop that was stuck may be missing in s or in b.
 func (s *Sched) subtractTurns(b *Sched) {
 	type at struct {
 		key  Key
@@ -236,8 +237,8 @@ func (d *difference) edge(e, b *Edge, resources []int) {
 	e.dropNoChanges()
 }
 
-// change returns the change of the resource at i. That of one which is missing was
-// nothing on every step.
+// change returns the change of the resource at i. A resource that is missing did not change on
+// any step.
 func (e *Edge) change(i int) Change {
 	if i >= 0 && i < len(e.Changes) {
 		return e.Changes[i]
@@ -245,7 +246,7 @@ func (e *Edge) change(i int) Change {
 	return Change{Steps: e.Count}
 }
 
-// dropNoChanges takes those off the end that go without saying.
+// dropNoChanges drops changes of nothing from the end of the list.
 func (e *Edge) dropNoChanges() {
 	n := len(e.Changes)
 	for n > 0 && e.Changes[n-1].Sum == 0 && e.Changes[n-1].Recent == (Moments{}) {

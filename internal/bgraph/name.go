@@ -31,7 +31,7 @@ func (n *Node) Place() *Frame {
 	return nil
 }
 
-// clients are parts of the standard library below which functions of the program serve those: drivers, transports, writers.
+// clients are parts of the standard library that call functions of the program: drivers, transports, writers.
 var clients = []string{"database/sql.", "net/http.(*Client).", "log.", "log/slog.", "net.(*Resolver).Lookup"}
 
 func isClient(function string) bool {
@@ -127,9 +127,9 @@ func (s *Snapshot) NameOf(k Key) string {
 	return k.String()
 }
 
-// Filter returns a Snapshot with those nodes only whose name or one of whose functions
-// focus matches, and ignore does not; nil matches all and nothing. The edges between
-// them stay, and those to and from the start and the end, which are kept, and crossings likewise.
+// Filter returns a Snapshot with only the nodes whose name, reason or a function of whose stack
+// focus matches, and ignore does not. A nil focus matches every node, a nil ignore none. The start
+// and the end are always kept, and so are edges and crossings between nodes that are kept.
 func (s *Snapshot) Filter(focus, ignore *regexp.Regexp) *Snapshot {
 	out := *s
 	out.Nodes, out.Edges = nil, nil

@@ -12,8 +12,8 @@ import (
 )
 
 // A Snapshot is a blocking graph at one moment, or the difference between two moments
-// (see Diff). It stands for itself: it can be written, read back on another machine,
-// compared and drawn. Nobody else has a hand on it, so it may be changed.
+// (see Diff). It can be written, read back on another machine, compared and drawn. It shares
+// nothing with the runtime, so it may be changed.
 type Snapshot struct {
 	Kind      string     `json:"kind,omitempty"`      // KindTasks or KindGoroutines
 	Program   Program    `json:"program"`             // whose graph it is
@@ -144,8 +144,8 @@ type Node struct {
 	Departures uint64     `json:"departures"`       // waits that ended in Snapshot.Span
 	Wait       Times      `json:"wait"`             // from parking to being ready
 	Ready      Times      `json:"ready"`            // from being ready to running
-	Oldest     Nanos      `json:"oldest"`           // how long the one that has been there longest has waited, or been ready after that
-	Loops      []NodeLoop `json:"loops"`            // those loops where it has been met, by index
+	Oldest     Nanos      `json:"oldest"`           // how long the task that has been there longest has waited, or been ready after that
+	Loops      []NodeLoop `json:"loops"`            // the loops that have met the node, by index
 	Wakers     []Waker    `json:"wakers,omitempty"` // what ended its waits, the most frequent first
 
 	// Together is how many waits a sync.Cond.Broadcast has ended, but for the first that it ended in a step. Traces only.
@@ -172,8 +172,8 @@ type NodeLoop struct {
 // Times are measured durations.
 type Times struct {
 	Count uint64 `json:"count"` // measured; see Snapshot.Sampling
-	Sum   Nanos  `json:"sum"`   // of the measured ones
-	Max   Nanos  `json:"max"`   // the longest measured one
+	Sum   Nanos  `json:"sum"`   // of the measured durations
+	Max   Nanos  `json:"max"`   // the longest measured duration
 
 	// Hist counts the measured durations by length. Bucket 0 holds durations below 32 ns, bucket i, from 1 to 30, those from
 	// 2^(i+4) ns to below 2^(i+5) ns, and bucket 31 durations from 2^35 ns (34 s) on. Empty buckets at the end may be missing.
@@ -319,7 +319,7 @@ type SchedNode struct {
 	Ready    int64   `json:"ready"`             // tasks in its queue
 	Held     string  `json:"held,omitempty"`    // why it is being held back
 	Cohorts  uint64  `json:"cohorts,omitempty"` // how often its tasks were run in one go
-	Ran      uint64  `json:"ran,omitempty"`     // steps in those
+	Ran      uint64  `json:"ran,omitempty"`     // steps in these cohorts
 }
 
 // Add counts a duration.
@@ -353,7 +353,7 @@ func (t *Times) quantileBounds() (counts []uint64, from func(int) int64, last in
 	return t.Hist, buckets.From, buckets.Count - 1
 }
 
-// Quantile estimates the duration that the share q (0 to 1) of the measured ones does
+// Quantile estimates the duration that the share q (0 to 1) of the measured durations does
 // not exceed: within a quarter, or, if Fine is not known, within a factor of 2.
 func (t *Times) Quantile(q float64) Nanos {
 	counts, bound, last := t.quantileBounds()

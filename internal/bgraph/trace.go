@@ -10,7 +10,7 @@ import (
 
 // Kinds of graphs, see Snapshot.Kind.
 const (
-	KindTasks      = ""           // tasks on event loops, learned by a Graph
+	KindTasks      = ""           // tasks on event loops, learned by package recorder
 	KindGoroutines = "goroutines" // goroutines on Ps, read from an execution trace
 )
 
@@ -44,16 +44,16 @@ type Span struct {
 	Name  string `json:"name"`  // as the program gave it, or the function that handles the requests
 	Times Times  `json:"times"` // how long they took
 	// Path is where the time of tasks and requests went, what took most first: in what their goroutines did and, where these
-	// waited for others, in what those did meanwhile. It may be less than Times if not all is known. Of a single one it is in
-	// the order of time, each part followed by what other goroutines did meanwhile.
+	// waited for others, in what those did meanwhile. It may be less than Times if not all is known. Of a single task or request
+	// it is in the order of time, each part followed by what other goroutines did meanwhile.
 	Path []PathPart `json:"path,omitempty"`
 
-	Begun Nanos `json:"begun,omitempty"` // of a single one: after the begin of the trace; 0: it began before
-	Open  bool  `json:"open,omitempty"`  // of a single one: it had not ended when the trace did
+	Begun Nanos `json:"begun,omitempty"` // of a single task or request: after the begin of the trace; 0: it began before
+	Open  bool  `json:"open,omitempty"`  // of a single task or request: it had not ended when the trace did
 
-	// Timeline has each wait of a single one by itself, in the order of time, with what the goroutine did after it; Depth tells
-	// the goroutines apart: 0 is its own, the others ended waits, in the order in which they are met. A part at KeyOverflow
-	// stands for the waits that found no room.
+	// Timeline has each wait of a single task or request by itself, in the order of time, with what the goroutine did after it.
+	// Depth tells the goroutines apart: 0 is its own, the others ended waits, in the order in which they are met. A part at
+	// KeyOverflow stands for the waits that found no room.
 	Timeline []PathPart `json:"timeline,omitempty"`
 }
 
@@ -72,7 +72,7 @@ type PathPart struct {
 	By    Frame `json:"by,omitzero"`    // of a single request: what ended the longest wait; no function: the network, or time
 }
 
-// Total is all of it.
+// Total is the sum of step, wait and ready.
 func (p *PathPart) Total() Nanos { return addNanos(p.Step, addNanos(p.Wait, p.Ready)) }
 
 func (sp *Span) check() error {
@@ -115,7 +115,7 @@ func cloneSpans(all []Span) []Span {
 	return out
 }
 
-// mergePaths adds those of b.
+// mergePaths adds the parts of b to those of a, what took most first.
 func mergePaths(a, b []PathPart) []PathPart {
 	for _, from := range b {
 		at := slices.IndexFunc(a, func(to PathPart) bool { return to.Node == from.Node && to.Depth == from.Depth })
@@ -305,7 +305,7 @@ func (s *Snapshot) sortTrace() {
 	s.Notes = s.Notes[:min(len(s.Notes), graphlimits.Notes)]
 }
 
-// mergeWakers adds those of b, the most frequent first.
+// mergeWakers adds the wakers of b to those of a, the most frequent first.
 func mergeWakers(a, b []Waker) []Waker {
 	for _, from := range b {
 		at := slices.IndexFunc(a, func(to Waker) bool {

@@ -81,7 +81,7 @@ func durationColumn[R any](name, head string, of func(*R) bgraph.Nanos) column[R
 	}
 }
 
-// quantileColumn shows what 99 of 100 times are below.
+// quantileColumn shows the 99th percentile of the times.
 func quantileColumn[R any](name, head string, of func(*R) *bgraph.Times) column[R] {
 	return column[R]{name: name, head: head,
 		text: func(r *R) string { return words.QuantileText(of(r), 0.99) },
@@ -135,7 +135,7 @@ func nodeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[nodeR
 	return t
 }
 
-// edgeTable has a row for every edge, that which uses most CPU first.
+// edgeTable has a row for every edge, the edge that uses most CPU first.
 func edgeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[edgeRow] {
 	t := &textTable[edgeRow]{columns: edgeColumns}
 	all := words.TotalCPU(s)
@@ -153,7 +153,8 @@ func edgeTable(s *bgraph.Snapshot, names map[bgraph.Key]string) *textTable[edgeR
 	return t
 }
 
-// sortTables sorts the table that has the column; the others keep their order.
+// sortTables sorts the table that has the column; the other keeps its order. It returns the columns by which nodes and edges
+// are sorted.
 func sortTables(order string, nodes *textTable[nodeRow], edges *textTable[edgeRow]) (ofNodes, ofEdges string, err error) {
 	ofNodes, ofEdges = "waiting", "cpu"
 	if order == "" {

@@ -24,13 +24,13 @@ const (
 	firstSteps   = 2    // edges that use most CPU
 	firstShare   = 0.05 // of all CPU, from which on they are named
 	firstInUse   = 0.8  // of the limit of a resource, from which on it is named
-	firstIdle    = 100  // tasks that none has left, from which on they are named
+	firstIdle    = 100  // tasks at a node that no task has left, from which on the node is named
 	firstReady   = bgraph.Nanos(time.Millisecond)
 	firstSamples = 5   // of a CPU profile, to name a function
 	firstEnough  = 100 // times that something was ready, to speak of one in a hundred
 )
 
-// writeFirst writes findings, the worst of them with what they say, and facts: as much as makes
+// writeFirst writes findings, the worst of them with their messages, and facts: as many as fit into
 // firstLines together with the heads that stand above.
 func writeFirst(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string, heads int, o Options) {
 	if len(s.Nodes) == 0 && len(s.Edges) == 0 {

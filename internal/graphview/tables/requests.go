@@ -15,7 +15,7 @@ import (
 
 // Requests of net/http and tasks of package runtime/trace: one by one, and by what they are.
 
-// leastVisit is the share of the time of a request, or of all of a kind, from which on a place is written.
+// leastVisit is the share of the time of a request, or of all requests of a kind, from which on a place is written.
 const leastVisit = 0.005
 
 // placeName is the kind of wait at a node and where the program waits, with what leads there.
@@ -36,8 +36,8 @@ func placeName(s *bgraph.Snapshot, key bgraph.Key) string {
 	return strings.TrimSpace(n.Reason + " " + place)
 }
 
-// briefPlace is placeName without the functions that lead there, but for the one that calls a helper of the program; what handles
-// requests is no such caller.
+// briefPlace is placeName without the functions that lead there, but for the function that calls a helper of the program; the
+// handler of a request does not count as such a caller.
 func briefPlace(s *bgraph.Snapshot, key bgraph.Key, handler string) string {
 	n := s.Node(key)
 	if n == nil || n.Label != "" {
@@ -61,8 +61,9 @@ func by(v *bgraph.PathPart) string {
 	return words.At(v.By.Function, v.By.File, v.By.Line)
 }
 
-// WriteSlowest writes the most requests and tasks that took longest: where each waited and for how long, what ended the waits, and
-// what the goroutines that did were doing meanwhile. Lines are cut at width, 0: not. It does not park.
+// WriteSlowest writes the requests and tasks that took longest, as many as most says: where each waited and for how long, what
+// ended the waits, and what the goroutines that ended them did meanwhile. Lines are cut at width; 0: they are not cut. It does
+// not park.
 func WriteSlowest(w io.Writer, s *bgraph.Snapshot, most, width int) error {
 	var b bytes.Buffer
 	all := s.Slowest[:min(len(s.Slowest), most)]
@@ -147,8 +148,8 @@ func requestSpans(s *bgraph.Snapshot) (all []bgraph.Span) {
 }
 
 // WriteRequests writes the requests of net/http by what handles them, and the tasks of package runtime/trace by type: how many, how
-// long they took, and at which places one spends its time, with the waits there. limit is how many rows a table has, 0: all. It
-// does not park.
+// long they took, and at which places a request spends its time, with the waits there. limit is how many rows a table has, 0: all;
+// width is that of Options. It does not park.
 func WriteRequests(w io.Writer, s *bgraph.Snapshot, limit, width int) error {
 	var b bytes.Buffer
 	all := requestSpans(s)
@@ -170,7 +171,7 @@ func WriteRequests(w io.Writer, s *bgraph.Snapshot, limit, width int) error {
 	return err
 }
 
-// writePlaces writes where one request of a kind spends its time, and where those are for which it waits.
+// writePlaces writes where a request of a kind spends its time on average, and where the goroutines are for which it waits.
 func writePlaces(b *bytes.Buffer, s *bgraph.Snapshot, sp *bgraph.Span, limit, width int) {
 	each := func(d bgraph.Nanos) string {
 		return words.Duration(words.Nanos(words.Ratio(float64(d), float64(sp.Times.Count))))

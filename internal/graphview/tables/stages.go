@@ -13,7 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-// A stageRow is a stage of the program: the nodes of one label, or, of those without, of one function.
+// A stageRow is a stage of the program: the nodes of one label, or the nodes without a label of one function.
 type stageRow struct {
 	name          string
 	label         bool
@@ -25,7 +25,7 @@ type stageRow struct {
 	cpu           float64 // of the steps that begin there, nanoseconds
 	steps         uint64
 	cohorts, ran  uint64
-	fromElsewhere uint64 // arrivals that other loops, or goroutines, have ended or made
+	fromElsewhere uint64 // wakes and starts by other loops, or by goroutines
 	loops         map[int]uint64
 }
 
@@ -170,11 +170,11 @@ func meanTime(t *bgraph.Times, n uint64) bgraph.Nanos {
 	return words.Nanos(t.Estimate(n) / float64(n))
 }
 
-// A crossingRow is what wakes, or starts, tasks at one place on a loop from a place on another.
+// A crossingRow counts the wakes, or starts, of tasks at one place on a loop by one place on another loop.
 type crossingRow struct {
 	crossingEnds
 	count uint64
-	share float64 // of all that came to that place on that loop
+	share float64 // of the arrivals at that place on that loop
 }
 
 type crossingEnds struct {
@@ -182,8 +182,8 @@ type crossingEnds struct {
 	fromLoop, toLoop int
 }
 
-// crossingRows are the crossings between what name makes of the nodes, the most frequent first; arrivals is how
-// much came there on a loop.
+// crossingRows adds up the crossings by the names that name gives the nodes, the most frequent first; arrivals returns
+// the number of arrivals at a node on a loop.
 func crossingRows(s *bgraph.Snapshot, name func(bgraph.Key) string, arrivals func(k bgraph.Key, loop int) uint64) []*crossingRow {
 	var rows []*crossingRow
 	byEnds := map[crossingEnds]*crossingRow{}
@@ -208,7 +208,7 @@ func crossingRows(s *bgraph.Snapshot, name func(bgraph.Key) string, arrivals fun
 	return rows
 }
 
-// nodeCrossings are those between nodes.
+// nodeCrossings are the crossings by node.
 func nodeCrossings(s *bgraph.Snapshot, names map[bgraph.Key]string) []*crossingRow {
 	return crossingRows(s, func(k bgraph.Key) string { return words.NameIn(names, k) }, func(k bgraph.Key, loop int) uint64 {
 		if n := s.Node(k); n != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/words"
 )
 
-// The bounds of a summary, which is read on whatever screen there is at night.
+// The bounds of a summary, which fits on most screens.
 const (
 	summaryWidth = 100 // columns
 	summaryNodes = 6

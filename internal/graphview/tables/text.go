@@ -43,12 +43,12 @@ const (
 	chainIndent  = 9 // columns in front of the functions that lead to a node
 )
 
-// WriteText writes the Snapshot as text for people: what program it is, what to look at
-// first, in twenty lines, then tables of its nodes, edges, resources, loops, what crosses those, its longest runs, and what the scheduler says. The
-// times of nodes are those of waiting, and of being ready before running; those of edges
-// are CPU time of a step, whose row is followed by what it takes of resources (+) and
-// gives back (-). An unknown Options.Sort is an error that lists the known
-// ones, and then nothing is written. It does not park.
+// WriteText writes the Snapshot as text for people: what program it is, and what to look at
+// first, in twenty lines; then tables of nodes, edges, the longest runs, resources, loops and the
+// wakes between loops, and the state of the scheduler. The times of nodes are those of waiting, and
+// of being ready before running. The times of edges are the CPU time of a step; below an edge stands
+// what its steps take of resources (+) and give back (-). An unknown Options.Sort is an error that
+// lists the known columns, and then nothing is written. It does not park.
 func WriteText(w io.Writer, s *bgraph.Snapshot, o Options) error {
 	if o.Width <= 0 {
 		o.Width = defaultWidth
@@ -144,7 +144,7 @@ func plainColumns(heads ...string) []column[[]string] {
 	return out
 }
 
-// resourceTable has those first that are nearest to their limit.
+// resourceTable has a row for every resource, the resources nearest to their limits first.
 func resourceTable(s *bgraph.Snapshot) *textTable[[]string] {
 	t := &textTable[[]string]{title: "RESOURCES", columns: plainColumns("resource", " in use", " limit", " used", " taken/s", " given back/s")}
 	sorted := slices.Clone(s.Resources)

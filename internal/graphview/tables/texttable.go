@@ -19,22 +19,22 @@ type column[R any] struct {
 	rank func(*R) float64 // the highest goes first; nil: by text, ascending
 }
 
-// narrowest is how far a column of names is cut.
+// narrowest is the least width that a column of names is cut to.
 const narrowest = 16
 
-// A textTable is what is written of rows. The rows are in their default order.
+// A textTable writes rows as text. The rows are in their default order until sortBy is called.
 type textTable[R any] struct {
 	title   string
 	columns []column[R]
 	rows    []R
 	width   int // of a line
-	limit   int // of rows; 0: none
+	limit   int // of rows; 0: all
 	rare    int // rows that were left out, see Options.Prune
 	below   func(*R) []string
 }
 
-// sortBy brings the rows into the order of a column, if there is one of that name; what
-// is equal keeps its order. A minus before the name reverses it.
+// sortBy brings the rows into the order of the column of that name, and reports whether there is
+// one; equal rows keep their order. A minus before the name reverses it.
 func (t *textTable[R]) sortBy(order string) bool {
 	name, reverse := strings.CutPrefix(order, "-")
 	i := slices.IndexFunc(t.columns, func(c column[R]) bool { return c.name != "" && c.name == name })
