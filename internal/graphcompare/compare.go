@@ -80,13 +80,14 @@ type Edge struct {
 	P99    Pair          `json:"p99"`         // of the CPU time, nanoseconds
 }
 
-// Compare sets two snapshots side by side. Nodes are the same if their keys are; or, as a
-// change of the source gives a node another key, if reason, label and functions of the
-// call path are and just one node on each side has no counterpart but has those. What did
-// nothing on both sides is left out. nil is an empty Snapshot; rates are 0 where Span is.
+// Compare sets two snapshots side by side. Nodes are the same if their keys are equal. As a
+// change of the source gives a node another key, two nodes without a counterpart are the same
+// too if no other such node on either side has their reason, label and functions of the call
+// path. Nodes and edges that did nothing on both sides are left out. nil is an empty Snapshot;
+// rates are 0 where Span is.
 //
-// First come those with the greatest change, for nodes in Tasks and for edges in Load,
-// where a change counts that is large in itself and in proportion.
+// First come the nodes with the greatest change of Tasks, and the edges with the greatest
+// change of Load; a change counts that is large in itself and in proportion.
 func Compare(before, after *bgraph.Snapshot) *Comparison {
 	if before == nil {
 		before = new(bgraph.Snapshot)
@@ -116,10 +117,10 @@ func sideOf(s *bgraph.Snapshot) Side {
 	return Side{Program: s.Program, Span: s.Span, Sampling: s.Sampling}
 }
 
-// successors returns for each node of before which node of after is the same: that with
-// the same key; else the only one with the same functions, as lines may have been added;
-// else the only one with the same functions when literals go by what they are written in,
-// as the compiler may have changed.
+// successors returns for each node of before which node of after is the same: the node with
+// the same key; else the only node with the same functions, as lines may have been added;
+// else the only node with the same functions when a function literal counts as the function
+// that it is written in, as the compiler may have changed.
 func successors(before, after *bgraph.Snapshot) map[bgraph.Key]bgraph.Key {
 	out := make(map[bgraph.Key]bgraph.Key, len(before.Nodes))
 	taken := make(map[bgraph.Key]bool, len(before.Nodes))

@@ -65,7 +65,7 @@ type Difference struct {
 	size float64 // in goroutines
 }
 
-// Judge compares captures of a program before and after a change. Both sides have at least one.
+// Judge compares captures of a program before and after a change. Each side must have at least one capture.
 func Judge(before, after []*bgraph.Snapshot) *Verdict {
 	j := newJudge(before, after)
 	v := &Verdict{Before: sideOf(before[0]), After: sideOf(after[0]), Captures: [2]int{len(before), len(after)}, PerRequest: j.perRequest,
@@ -82,8 +82,8 @@ func Judge(before, after []*bgraph.Snapshot) *Verdict {
 	return v
 }
 
-// A judge has the figures of all captures, those before first. Keys are those of the captures after the change; those
-// before it are translated.
+// A judge has the figures of all captures, those before the change first. Keys are those of the captures after the change;
+// keys of captures before it are translated.
 type judge struct {
 	all        []*bgraph.Snapshot
 	old        int // of all, how many are before the change
@@ -172,7 +172,7 @@ func (j *judge) newSeries() series {
 	return out
 }
 
-// orZero has 0 where nothing was.
+// orZero returns s with 0 for the captures without the figure.
 func (s series) orZero() series {
 	out := slices.Clone(s)
 	for i := range out {
@@ -184,7 +184,7 @@ func (s series) orZero() series {
 }
 
 // compare returns the medians and by how much the figure varies within a side, and reports whether it has changed: 1 if it
-// has grown, -1 if it is less. A figure that is missing in a capture has not.
+// has grown, -1 if it is less, else 0. A figure that is missing in a capture counts as unchanged.
 func (j *judge) compare(s series) (d Difference, change int) {
 	if slices.ContainsFunc(s, math.IsNaN) {
 		return d, 0

@@ -57,7 +57,7 @@ func (h heatScale) heat(share float64, wait bgraph.Nanos) float64 {
 func (h heatScale) fill(heat float64) string   { return ramped(ramps[h.color], heat) }
 func (h heatScale) stroke(heat float64) string { return ramped(lineRamps[h.color], heat) }
 
-// stops are five colors at equal distances on the scale, with the figures that they stand for.
+// stops are five colours at equal distances on the scale, with the figures that they stand for.
 func (h heatScale) stops() []ColorStop {
 	const n = 4
 	var out []ColorStop

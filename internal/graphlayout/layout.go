@@ -62,7 +62,7 @@ type Drawing struct {
 	Title   string      `json:"title"`    // the program, and how busy it was
 	Color   string      `json:"color"`    // what colours stand for: "cpu" or "wait"
 	Scale   []ColorStop `json:"scale"`    // the colours of nodes, from the lowest figure to the highest
-	MostNow int64       `json:"most_now"` // the most tasks at one node; those of KeyOthers are several
+	MostNow int64       `json:"most_now"` // the most tasks at one node; KeyOthers, which is several nodes, does not count
 	Hidden  int         `json:"hidden"`   // edges that are not drawn, as there are too many or they are rare
 	Rare    int         `json:"rare"`     // nodes that are not drawn, as no edge that is drawn leads there
 	Nodes   []Node      `json:"nodes"`    // from the top to the bottom, and from left to right

@@ -53,9 +53,9 @@ func pickDrawn(s *bgraph.Snapshot, o Options) *drawGraph {
 	return g
 }
 
-// prune leaves out rare edges, see Options.Prune, and the nodes that no other joins: where
+// prune leaves out rare edges, see Options.Prune, and the nodes that no other edge joins: where
 // goroutines only wait, there would be a crowd of boxes beside the graph. Marked nodes stay, and of each node that is
-// drawn the busiest edge in and out. It returns what edges are left.
+// drawn the busiest edge in and out. It returns the edges that are left.
 func (g *drawGraph) prune() []*bgraph.Edge {
 	edges, linked := words.BusyEdges(g.s, g.o.Prune)
 	for i := range g.o.Marks {

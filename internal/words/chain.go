@@ -11,7 +11,7 @@ import (
 // chainFrames is how many functions of the program a chain names: more do not fit in a box.
 const chainFrames = 3
 
-// waitPackages are those whose functions do nothing but wait: the reason of a node says as much.
+// waitPackages are packages whose functions only wait: the reason of a node says as much.
 var waitPackages = []string{"sync/", "runtime/", "time/", "internal/", "github.com/capriccio-go/capriccio/"}
 
 // Path says which functions of the program lead to n, and what they call: "main.gather a.go:7 ← main.ask b.go:9 ← net/http".
@@ -62,7 +62,7 @@ func Outermost(stack []bgraph.Frame) *bgraph.Frame {
 	return nil
 }
 
-// nameAfter is the name of a function without its package, if that before it is of the same.
+// nameAfter is the name of a function, without its package if the function before it is of the same package.
 func nameAfter(f *bgraph.Frame, before string) string {
 	name := funcname.Short(f.Function)
 	if before != "" && PackageOf(f.Function) == PackageOf(before) {

@@ -8,9 +8,9 @@ import (
 	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
-// Names are the names of the nodes. Where several nodes have the same, because
-// different call paths lead to the same wait, what tells them apart is added: the
-// innermost caller that differs. Nothing in them needs cleaning.
+// Names are the names of the nodes. Where several nodes have the same name, because
+// different call paths lead to the same wait, the innermost caller that differs is
+// added. The names are clean (see Clean).
 func Names(s *bgraph.Snapshot) map[bgraph.Key]string {
 	names := make(map[bgraph.Key]string, len(s.Nodes))
 	same := make(map[string][]*bgraph.Node, len(s.Nodes))

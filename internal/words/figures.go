@@ -37,7 +37,7 @@ func Occupancy(s *bgraph.Snapshot, n *bgraph.Node) float64 {
 // leastForQuantile is how many times it takes to speak of quantiles.
 const leastForQuantile = 10
 
-// Quantile is that of t, 0 if t has too few times for one.
+// Quantile is the quantile q of t, 0 if t has fewer than leastForQuantile times.
 func Quantile(t *bgraph.Times, q float64) bgraph.Nanos {
 	if t.Count < leastForQuantile {
 		return 0
@@ -45,7 +45,7 @@ func Quantile(t *bgraph.Times, q float64) bgraph.Nanos {
 	return t.Quantile(q)
 }
 
-// QuantileText is Quantile in words.
+// QuantileText is Quantile as text, "–" if t has too few times.
 func QuantileText(t *bgraph.Times, q float64) string {
 	if t.Count > 0 && t.Count < leastForQuantile {
 		return "–"
@@ -117,7 +117,7 @@ func Working(s *bgraph.Snapshot) (n int) {
 	return n
 }
 
-// MeanChange is what a step that was measured changes on average.
+// MeanChange is the mean change of the steps that were measured.
 func MeanChange(c *bgraph.Change) float64 { return Ratio(float64(c.Sum), float64(c.Steps)) }
 
 // Loops is how many loops there are to do work, and how many beside them rest.

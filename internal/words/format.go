@@ -145,7 +145,7 @@ func byteCount(v float64) string {
 	return threeDigits(min(v/1024, 999)) + " EiB"
 }
 
-// Signed puts a plus before what is not negative.
+// Signed puts a plus before a number that has no minus.
 func Signed(text string) string {
 	if strings.HasPrefix(text, "-") {
 		return text
@@ -179,7 +179,7 @@ func Ratio(a, b float64) float64 {
 	return a / b
 }
 
-// Nanos rounds v to the nearest duration that there is.
+// Nanos converts v, cut to the range of durations, without its fraction. NaN is 0.
 func Nanos(v float64) bgraph.Nanos {
 	switch {
 	case math.IsNaN(v):

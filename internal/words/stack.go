@@ -2,9 +2,9 @@ package words
 
 import "strings"
 
-// ProgramStack is a stack as the Go runtime prints it without the calls of the Go runtime at
-// its inner end, by which it was interrupted, and of ours; all of it if there is nothing but the
-// first, and nothing if there is nothing but the second, as at the end of a task.
+// ProgramStack returns a stack as the Go runtime prints it, without the calls of the Go runtime
+// and of package engine at its inner end. It returns "" if a goroutine of iter.Pull has no other
+// calls, as at the end of a task, and the whole stack if any other goroutine has none.
 func ProgramStack(stack string) string {
 	stack = strings.TrimSpace(stack)
 	rest := stack

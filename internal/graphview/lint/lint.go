@@ -102,10 +102,10 @@ type linter struct {
 	names   map[bgraph.Key]string
 	found   []graded
 	convoys map[bgraph.Key]bool // nodes that are in a finding about a queue
-	blamed  map[string]bool     // functions that goroutines which are in such a finding began with
+	blamed  map[string]bool     // functions with which the goroutines in such a finding began
 }
 
-// A graded finding has a weight, which says which of a check's are the worst.
+// A graded finding has a weight: the heaviest findings of a check are the worst.
 type graded struct {
 	Finding
 	weight float64
@@ -113,8 +113,9 @@ type graded struct {
 
 func (l *linter) add(weight float64, f Finding) { l.addTimed(weight, 0, f) }
 
-// addTimed adds a finding about goroutines that waited or ran for so long in all. It is but a remark if the kernel may be the
-// cause: if that has taken processors, and each of the goroutines that wait, weight on average, may have waited for that.
+// addTimed adds a finding about goroutines that waited or ran for took in all. The finding is only a remark if the kernel may be
+// the cause: if it has taken processors for so long that each of the goroutines that wait, weight on average, may have waited
+// for that.
 func (l *linter) addTimed(weight float64, took bgraph.Nanos, f Finding) {
 	if f.Name == "" {
 		f.Name = l.place(f.Node, f.To)
@@ -208,7 +209,7 @@ func (l *linter) from(k bgraph.Key) []bgraph.Edge {
 	return edges[lo:hi]
 }
 
-// isPlace reports whether k is where tasks wait, and one place.
+// isPlace reports whether k is one place where tasks wait: not the start, the end or the overflow.
 func isPlace(k bgraph.Key) bool { return k > bgraph.KeyOverflow }
 
 // goroutineAdvice is the advice of checks, by their names, that differs for goroutines.

@@ -187,8 +187,8 @@ func (l *linter) unfinished() {
 	}
 }
 
-// cameToAnEnd reports whether the loop of overrun i has reported another step since, so
-// that that one is over. The last report of a step that goes on stands for all.
+// cameToAnEnd reports whether a later overrun is of the same loop, so that the step of
+// overrun i is over. The last report of a step that goes on stands for all.
 func (l *linter) cameToAnEnd(i int) bool {
 	for _, later := range l.s.Overruns[i+1:] {
 		if later.Loop == l.s.Overruns[i].Loop {
