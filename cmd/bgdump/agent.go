@@ -26,7 +26,7 @@ import (
 // mostScrapes is how many requests an agent answers at a time.
 const mostScrapes = 64
 
-// An agent answers the scrapes of Prometheus, and of programs that fetch profiles again and again, with what other programs do.
+// An agent serves metrics of other programs to Prometheus, and profiles to programs that fetch them again and again.
 type agent struct {
 	set  *settings
 	sur  *surroundings
@@ -37,7 +37,7 @@ type agent struct {
 
 	roster *roster          // of the scrape in round
 	latest []metrics.Family // of the scrape in round: the metrics
-	next   time.Time        // of the scrape in round: not before then the programs are asked again
+	next   time.Time        // of the scrape in round: the programs are not asked again before this time
 
 	mu       sync.Mutex
 	all      []*member               // guarded by mu: the programs
@@ -46,14 +46,14 @@ type agent struct {
 	running  sync.WaitGroup          // the captures
 }
 
-// A latest is what is known of a program.
+// A latest is the latest answer of a program.
 type latest struct {
 	period *bgraph.Snapshot // of a trace its own seconds, of the graph of a runtime the time since it was asked before; nil: it gave none
 	whole  *bgraph.Snapshot // the graph of a runtime at the end of the period
 }
 
 // newAgent opens the sources of the command line, and reads the lists of targets, whose pods it watches until ctx ends. The caller
-// then waits for the finder of the roster. So it does with an agent that comes with an error.
+// must then wait for the finder of the roster, also if the agent comes with an error.
 func newAgent(ctx context.Context, set *settings, sur *surroundings) (*agent, error) {
 	r, err := newRoster(ctx, set, sur)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphview/export"
 )
 
-// profileOfAgent is where an agent has profiles: where the handler of package graphhttp has them, too.
+// profileOfAgent is the path of an agent's profiles, the same as that of package graphhttp.
 const profileOfAgent = handlerPath + "pprof"
 
-// Of a profile, how many seconds it covers at most, and unless the request says so.
+// The seconds that a profile covers: at most, and if the request does not say.
 const (
 	mostSeconds  = 120 // the agent ends answers after three minutes
 	usualSeconds = 10

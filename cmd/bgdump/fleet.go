@@ -18,7 +18,7 @@ import (
 // atOnce is how many programs are asked at a time. A reader that is slow makes programs keep their traces in memory.
 const atOnce = 32
 
-// leastSkew is by how much a clock must differ to be told.
+// leastSkew is the least difference of a clock that is reported.
 const leastSkew = 2 * time.Second
 
 // A member is a source of several that are asked together.
@@ -31,8 +31,8 @@ type member struct {
 	taken   time.Time        // when the graph was taken, by that clock
 	repeats bool             // it is the graph that came before: traces are taken only now and then
 	err     error
-	failing bool                                             // it has been told that it fails
-	skewed  bool                                             // it has been told that its clock differs
+	failing bool                                             // its failure has been reported
+	skewed  bool                                             // that its clock differs has been reported
 	folder  string                                           // of its recordings
 	reopen  func(context.Context, *settings) (source, error) // makes the source anew, for another goroutine
 	asked   sync.Mutex                                       // held while a scrape of an agent asks it

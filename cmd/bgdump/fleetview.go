@@ -21,7 +21,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 )
 
-// sumEvery is how often the sources of a fleet are asked for the list of them, at most.
+// sumEvery is the least time between two rounds in which all sources of a fleet are asked.
 const sumEvery = 5 * time.Second
 
 // A liveFleet shows programs as they are now.
@@ -33,7 +33,7 @@ type liveFleet struct {
 	mu     sync.Mutex       // held while the programs are asked
 	roster *roster          // guarded by mu
 	last   *bgraph.Snapshot // guarded by mu
-	next   time.Time        // guarded by mu: not before then they are asked again
+	next   time.Time        // guarded by mu: the programs are not asked again before this time
 }
 
 // serveLive shows the sources of the command line and the lists until ctx ends.
@@ -102,7 +102,7 @@ type recordedFleet struct {
 
 	mu   sync.Mutex
 	last *bgraph.Snapshot // guarded by mu
-	next time.Time        // guarded by mu: not before then the folders are read again
+	next time.Time        // guarded by mu: the folders are not read again before this time
 	sur  *surroundings
 }
 
@@ -155,7 +155,7 @@ func (f *recordedFleet) members() (all []*member, err error) {
 	return all[:min(len(all), maxSources)], nil
 }
 
-// A newest is a folder of recordings whose latest is what counts, whenever it is asked.
+// A newest is a folder of recordings as a source: its graph is the latest recording at that time.
 type newest struct {
 	dir  string
 	file *fileSource
@@ -265,7 +265,8 @@ func pastOf(s *bgraph.Snapshot, name string) web.Past {
 	return past
 }
 
-// mostCaptures is how many recordings of each time are compared. Of a fleet, they are of as many as four of each of some programs.
+// mostCaptures is how many recordings of each time are compared, at most. Of a fleet, they are divided among mostCaptures/4
+// programs at most.
 const mostCaptures = 24
 
 func (f *recordedFleet) Compare(ctx context.Context, name string, length, earlier time.Duration) (string, error) {

@@ -17,7 +17,7 @@ const (
 )
 
 // probe looks for net/http/pprof at the addresses where a process listens and this machine
-// itself is let in, and returns the first that has it. If onlyLoopback is set, those are left out that other machines reach.
+// itself is let in, and returns the first that has it. If onlyLoopback is set, addresses that other machines reach are left out.
 func probe(ctx context.Context, pid int, onlyLoopback bool, sur *surroundings) (*url.URL, error) {
 	addrs, err := sur.kernel.listening(pid, onlyLoopback)
 	if err != nil {

@@ -172,7 +172,7 @@ func (k *kernel) status(pid int) (status, error) {
 // way to know, as SIGUSR2 ends a program that does not expect it, even one that
 // catches the signal, as every Go program does.
 type marker struct {
-	file *os.File // open as long as an answer is expected, see quiet
+	file *os.File // open as long as an answer is expected, see readMarker
 	pid  int      // as the process sees itself
 	path string
 }

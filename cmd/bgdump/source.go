@@ -185,7 +185,7 @@ func (f *fileSource) read() (*bgraph.Snapshot, error) {
 // headLength is how many bytes tell what a source is.
 const headLength = 16
 
-// headOf returns the first bytes of a plain file; none of what is not one: to look would use it up.
+// headOf returns the first bytes of a plain file. Of a pipe or a device it returns none, as reading them would use them up.
 func headOf(path string) (head []byte, plain bool, err error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -204,7 +204,7 @@ func headOf(path string) (head []byte, plain bool, err error) {
 // compressed reports whether what begins with head was written by gzip.
 func compressed(head []byte) bool { return bytes.HasPrefix(head, []byte("\x1f\x8b")) }
 
-// norTrace says of what cannot be read as a dump that it is no trace either.
+// norTrace adds to the error of reading a dump that the source is no trace either.
 func norTrace(err error, head []byte) error {
 	if err == nil || len(head) == 0 || bytes.HasPrefix(head, []byte("capriccio")) {
 		return err

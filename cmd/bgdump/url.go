@@ -17,7 +17,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/gotrace"
 )
 
-// handlerPath is where admin servers have the handler of package bgraph.
+// handlerPath is where admin servers have the handler of package graphhttp.
 const handlerPath = "/debug/bgraph/"
 
 // profilePath is where net/http/pprof puts itself.
@@ -42,7 +42,7 @@ type urlSource struct {
 	pid       int           // of the process that answers; 0: not known
 	kernel    *kernel       // of that process
 	last      *bgraph.Snapshot
-	next      time.Time // not before then another one is taken
+	next      time.Time // no other trace is taken before this time
 }
 
 // A place is an address to ask.

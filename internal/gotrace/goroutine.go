@@ -16,7 +16,7 @@ import (
 //	                     ▼  │
 //	       folded: preempted, in a system call, waiting for the collector
 type goroutine struct {
-	id      uint32 // the lower half of it
+	id      uint32 // the lower half of its id
 	state   state
 	since   trace.Time // when the state began
 	born    trace.Time // or when the trace began
@@ -25,7 +25,7 @@ type goroutine struct {
 	at      *node      // where it waits or last waited
 	start   *start
 	steps   uint64        // that have ended
-	ran     time.Duration // of the step, up to counted
+	ran     time.Duration // of the step, up to since
 	parts   bgraph.Parts  // of the step
 	sampled []*place      // of the step
 	proc    trace.ProcID  // where it last ran
@@ -33,8 +33,8 @@ type goroutine struct {
 	timed   bool          // the beginning of the wait is in the trace
 
 	assisting bool
-	regions   []trace.Time // when those began that it is in
-	unseen    uint64       // how many more it is in, inside of those
+	regions   []trace.Time // when the regions began that it is in
+	unseen    uint64       // regions inside of these that are not followed
 	callStack trace.Stack  // of the system call
 
 	req request // that it serves
@@ -52,8 +52,8 @@ const (
 	stateCalling
 )
 
-// stalled is from when on it was not the goroutine that ran: the Go runtime looks every 10 ms, at times
-// every 20, and preempts what has run for 10.
+// stalled: a goroutine that has had a P for so long has not run all of that time. The Go runtime looks every
+// 10 ms, at times every 20, and preempts a goroutine that has run for 10.
 const stalled = 30 * time.Millisecond
 
 // account adds the time since the state began to what it belongs to, and begins anew.
@@ -280,7 +280,7 @@ func (m *model) wake(g *goroutine, e *trace.Event) {
 	g.timed = true
 }
 
-// run lets it run: a wait is over, or a step goes on.
+// run lets g run: a wait is over, or a step goes on.
 func (m *model) run(g *goroutine, e *trace.Event) {
 	if p := e.Proc(); p != g.proc {
 		if g.proc != trace.NoProc {
@@ -305,7 +305,7 @@ func (m *model) run(g *goroutine, e *trace.Event) {
 	g.set(trace.GoRunning, m.now)
 }
 
-// endCall ends a system call: one that was long was a wait.
+// endCall ends a system call: a long call counts as a wait.
 func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	d := m.now.Sub(g.since)
 	g.parts.Calls++

@@ -35,12 +35,11 @@ type Options struct {
 	Raw bool
 	// LongCall is from how long on a system call is a wait of its own. 0: 1 ms.
 	LongCall time.Duration
-	// MaxNodes and MaxEdges bound the graph, MaxGoroutines those alive at a time, and the tasks and
-	// regions that have not ended. What
-	// finds no room is counted in Snapshot.Overflow, or in a note. 0: 4096, 65536 and a
-	// million.
+	// MaxNodes and MaxEdges bound the graph, MaxGoroutines the goroutines alive at a time, and the
+	// tasks and regions that have not ended. What finds no room is counted in Snapshot.Overflow, or
+	// in a note. 0: 4096, 65536 and a million.
 	MaxNodes, MaxEdges, MaxGoroutines int
-	// Slowest is how many of the slowest requests and tasks are told of, at most graphlimits.Slowest. 0: 10.
+	// Slowest is how many of the slowest requests and tasks are kept, at most graphlimits.Slowest. 0: 10.
 	Slowest int
 	// MaxBytes is how much of a trace is read; the rest is left out with a note. 0: all.
 	MaxBytes int64
@@ -124,7 +123,7 @@ func (m *model) readAll(in io.Reader) (err error) {
 	}
 }
 
-// counted is a reader with a limit, that knows whether it was met.
+// counted is a reader that ends at a limit, and notes that in stopped.
 type counted struct {
 	r       io.Reader
 	left    int64

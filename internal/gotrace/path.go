@@ -65,8 +65,8 @@ func (t *trails) get(number uint64) *piece {
 	return &t.ring[(number-1)%maxPieces]
 }
 
-// trail adds to the trail of g what it did up to a time; via is the trail of what ended it, by where that did. While no task and no
-// request is open it does nothing: what a piece has from before its task began does not count.
+// trail adds to the trail of g what it did up to a time; via is the trail of the goroutine that ended it, by the place where it
+// did so. While no task and no request is open trail does nothing: time from before a task began does not count.
 func (m *model) trail(g *goroutine, kind pieceKind, to trace.Time, via uint64, by *place) {
 	if len(m.tasks)+m.serving.open > 0 {
 		m.addTrail(g, kind, to, via, by)
@@ -203,7 +203,7 @@ func (w *way) piece(p piece, depth int, into *visits) {
 // writtenBy tells the client of net/http that its request is written: it goes on waiting for the answer, in the same call.
 const writtenBy = "net/http.(*persistConn).writeLoop"
 
-// visits is 1 if the wait of p is not but the first part of another.
+// visits is 0 if the wait of p is only the first part of a call of net/http's client, else 1.
 func (p *piece) visits() uint64 {
 	if p.by != nil && p.by.function == writtenBy {
 		return 0
@@ -211,8 +211,8 @@ func (p *piece) visits() uint64 {
 	return 1
 }
 
-// follows reports whether the trail of that goroutine says more than the wait that it ended. Goroutines of the standard
-// library do not, such as the ones that serve the connections of a client of net/http.
+// follows reports whether the trail of a goroutine says more than the wait that it ended. The trails of goroutines of the
+// standard library do not, such as those that serve the connections of a client of net/http.
 func (w *way) follows(number uint64) bool {
 	p := w.m.trails.get(number)
 	return p != nil && p.node != w.m.unknown && (len(p.node.Stack) == 0 || w.m.placeOf(p.node) != nil)

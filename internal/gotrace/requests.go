@@ -13,8 +13,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
-// A request of net/http begins when its connection has been read from, and ends when the last part of the response is written. One of
-// HTTP/2 is as long as its goroutine.
+// A request of net/http begins when its first bytes wake the goroutine of the connection, and ends when the last part of the response
+// is written. A request of HTTP/2 is as long as its goroutine.
 //
 //	none ─▶ open ─▶ (response) ─▶ next ─▶ open …
 //
@@ -255,7 +255,7 @@ func (m *model) slowRequest(g *goroutine) bgraph.Span {
 	return slow
 }
 
-// isSlow reports whether what took so long is one of the slowest so far.
+// isSlow reports whether a request or task that took so long is one of the slowest so far.
 func (m *model) isSlow(took bgraph.Nanos) bool {
 	all := m.serving.slowest
 	return len(all) < m.o.Slowest || took > all[len(all)-1].Times.Sum

@@ -105,7 +105,7 @@ func (m *model) node(from *node, reason, label string, of trace.Stack) *node {
 	return n
 }
 
-// keep returns the node with that key, or the one for all that find no room.
+// keep returns the node with that key, or the overflow node if there is no room for it.
 func (m *model) keep(k bgraph.Key, reason, label string, frames []bgraph.Frame) *node {
 	n := m.nodes[k]
 	if n == nil {
