@@ -295,7 +295,7 @@ func TestTracesWithoutAClock(t *testing.T) {
 	}
 }
 
-// A reader that looks at a page all the time gets a trace of one second, and the next not before ten are over.
+// A reader that looks at a page all the time gets a trace of one second, and the next no sooner than 9 s after that began.
 func TestLiveTracesArePaced(t *testing.T) {
 	p := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")
 	u := testenv.Need(url.Parse(serving(t, p) + "/debug/pprof/"))(t)

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// converse serves a connection of either.
+// converse serves a connection, in a task or on a goroutine.
 func converse[F file](c net.Conn, root string, open func(string) (F, error)) {
 	defer c.Close()
 	in := bufio.NewReaderSize(c, maxHead)

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// request reads a whole head; with a status other than 0 that is all there is to say.
+// request parses a whole head. A status other than 0 is the response to a request that is not served.
 func request(head []byte) (req *http.Request, status int) {
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
 	switch {
@@ -24,7 +24,7 @@ func request(head []byte) (req *http.Request, status int) {
 	return req, 0
 }
 
-// file is what both aio and os have.
+// file is what the files of packages aio and os have in common.
 type file interface {
 	io.ReadCloser
 	Stat() (os.FileInfo, error)

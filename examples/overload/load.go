@@ -17,7 +17,7 @@ const (
 	bucket   = 250 * time.Millisecond // what the picture shows a point for
 )
 
-// client keeps its connections open between requests; one that gives up closes its own.
+// newClient returns a client that keeps connections open between requests. A request that is given up closes its connection.
 func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 14}}
 }

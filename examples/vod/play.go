@@ -30,7 +30,7 @@ func getBuffer() *[]byte {
 	return &b
 }
 
-// play serves one connection, of any client.
+// play serves one connection, of package netpoll or net.
 func play(c net.Conn, file io.ReaderAt, m *movie, buf *[]byte, sleep func(time.Duration) error) {
 	defer buffers.Put(buf)
 	c.SetReadDeadline(time.Now().Add(time.Minute))

@@ -40,7 +40,7 @@ func (r *Request) takes(w *World, b []byte) {
 	r.Got += len(b)
 }
 
-// A Session is a client on one connection. All is the conductor's.
+// A Session is a client on one connection. Only the conductor uses its fields.
 type Session struct {
 	w       *World
 	c       *Clients
@@ -54,7 +54,7 @@ type Session struct {
 	lastOne bool   // no further request is to be sent
 }
 
-// A wire is the protocol that a session speaks. All is the conductor's.
+// A wire is the protocol that a session speaks. Only the conductor calls its methods.
 type wire interface {
 	// send sends a request, which the session has noted as unanswered.
 	send(r *Request)
@@ -167,7 +167,8 @@ func (s *Session) fail(why string) {
 	}
 }
 
-// GiveUp has the client of a request want no answer any more, if it still waits for one.
+// GiveUp has the client of r want no answer any more: it tells the server so, or closes the connection where the protocol
+// can't.
 func (s *Session) GiveUp(r *Request, why string, abort bool) {
 	switch {
 	case r.ended || s.gone:

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Clients are all clients of a server, and what has become of their requests. All is the
-// conductor's.
+// Clients are all clients of a server, and what has become of their requests. Only the
+// conductor uses the fields.
 type Clients struct {
 	w    *World
 	Port uint16

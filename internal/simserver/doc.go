@@ -8,10 +8,10 @@
 // A World lives in a bubble of testing/synctest, whose time stands still while anything
 // runs. Its conductor is a discrete-event simulation: events in the order of their time,
 // ties by the seed. What clients and the kernel do is an event that the conductor carries
-// out itself. The turn of an event loop is one too: exactly one loop's goroutine runs at a
-// time, from one call of EpollWait or Work to the next. What a loop does in between takes
-// no real part of the simulated time; it is charged for system calls, and for what
-// handlers say they work, and pays by being resumed that much later.
+// out itself. The run of a loop is an event too: exactly one loop's goroutine runs at a
+// time, from one call of EpollWait or Work to the next. Its code takes no simulated time;
+// the loop is charged for system calls, and for the work that handlers declare, and is
+// resumed that much later.
 //
 // Goroutines that are not loops (the scheduler's own, timers, offloaded functions, threads
 // of aio) run when the bubble's time has come for them, before the conductor goes on.

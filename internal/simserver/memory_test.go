@@ -134,7 +134,7 @@ func (c *pollerCase) run(t *testing.T, seed uint64) time.Duration {
 	if len(waits) >= 3 {
 		longest = max(waits[0], waits[1], waits[2])
 	}
-	// Where no more pollers come, it is looked at before anybody is refused.
+	// Where no more pollers come, the request that releases the others is not refused.
 	want(t, len(r.Broken) == 0 && !r.Killed && longest < 8*time.Second && (denied == 0 || c.rate > 0), r.Most>>20, "the one that releases the others waits up to", longest, "and is refused", denied, "times", r, r.Broken)
 	return longest
 }

@@ -87,7 +87,7 @@ func (c *script) ended(syscall.Errno) {
 	*c.open--
 }
 
-// Who was in line when the process was stopped has not waited too long when it goes on.
+// A request that was queued when the process was stopped has not waited too long when the process goes on.
 func TestALineOutlastsAPause(t *testing.T) {
 	r := onMix(t, Config{Seed: 1, Patience: time.Minute, Change: func(k *knot.Server) {
 		k.IdleTimeout, k.HeadTimeout = time.Minute, time.Minute

@@ -12,8 +12,8 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A remote is a server elsewhere, which does that many things at once, first come, first served. All is
-// the conductor's, but for ask.
+// A remote is a server elsewhere, which does so many things at once, first come, first served. Only the conductor
+// uses it, but for ask.
 type remote struct {
 	w       *World
 	since   time.Duration
@@ -166,7 +166,7 @@ func TestSlowRoutesBesideAQuickOne(t *testing.T) {
 }
 
 // 400 clients that come within some time, each of which asks again as soon as it has an answer, at a backend that serves 40
-// at a time: the line at the backend's door grows only until all are there, and nobody is refused.
+// at a time: the queue before the backend grows only until all are there, and no request is refused.
 func TestClientsThatComeSlowlyToABackend(t *testing.T) {
 	for _, within := range []time.Duration{0, 300 * time.Millisecond, time.Second, 1900 * time.Millisecond} { // 2 s of growth are an overload
 		for _, takes := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {

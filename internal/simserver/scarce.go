@@ -71,7 +71,7 @@ func (s *Server) gauge() {
 		return
 	}
 	s.Clients.Refused = func(r *Request) {
-		if r.half && r.Took() > halfGone { // it may be gone, see engine.goneAfter
+		if r.half && r.Took() > halfGone { // it may be gone, see disconnectedAfter of package admit
 			return
 		}
 		most, of := 0.0, ""

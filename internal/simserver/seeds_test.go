@@ -79,7 +79,7 @@ func TestSeeds(t *testing.T) {
 
 // TestSeedsThatFailedOnce are beyond those that are tried each time: 4982, 5729 and 9515 were
 // refused for memory or descriptors of which there were enough, 20545 by a deadline that had
-// passed while the process stood still, 22671 as nobody looked whether a gate was still held up.
+// passed while the process stood still, 22671 by a concurrency limit that counted as stalled though tasks had left.
 func TestSeedsThatFailedOnce(t *testing.T) {
 	folder := t.TempDir()
 	for _, seed := range []uint64{4982, 5729, 9515, 20545, 22671} {

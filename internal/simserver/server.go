@@ -261,7 +261,7 @@ func closed(c <-chan struct{}) func() bool {
 	}
 }
 
-// Halt tells the server to stop, and to serve before what has come.
+// Halt tells the server to stop, once it has served the requests that have come.
 func (s *Server) Halt() {
 	s.Clients.Halted = true
 	halted := make(chan struct{})

@@ -244,8 +244,8 @@ func (w *World) resume(e *event, now time.Duration) {
 // The caller holds mu.
 func (w *World) beside() bool { return w.running != nil && engine.CurrentLoop() == nil }
 
-// draw is where random numbers come from, and now the time of what the caller does. The
-// caller holds mu.
+// draw is the source of random numbers for the caller, and now is its time. The caller
+// holds mu.
 func (w *World) draw() *rand.Rand {
 	if w.beside() {
 		return w.aside

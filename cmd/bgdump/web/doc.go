@@ -81,17 +81,16 @@
 //	sched      as in bgraph.Sched, but nodes: [id, loop, priority, tickets, pass, ready,
 //	           held]
 //
-// Measured durations are n, sum, mean (estimated for all durations, measured or
-// not), max, p50, p99 and hist, the counts of
-// bgraph.Times.Hist without the zeros at its end.
+// Measured durations are n, sum, mean (estimated for all durations, measured or not), max,
+// p50, p99 and hist, the counts of bgraph.Times.Hist without the zeros at its end.
 //
-// GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, what findings
-// name among them, and one that stands for all others, as graphlayout.Layout does: width, height, hidden (edges left out),
-// rare (nodes that no other edge joins);
-// nodes: id (0: the others), x, y (of the left upper corner), w, h, now, lines: [text,
-// size, bold]; edges: from, to, path, arrow, width, label: [x, y] of its middle. Nodes
-// where nothing happened in the period are placed, too, so that a layout is good for as
-// long as "shape" is the same.
+// GET /api/layout?n=N answers where to draw the N busiest nodes, 3 to 500, the nodes that
+// findings name among them, and one that stands for all others, as graphlayout.Layout does:
+// width, height, hidden (edges left out), rare (nodes that no other edge joins); nodes: id
+// (0: the others), x, y (of the left upper corner), w, h, now, lines: [text, size, bold];
+// edges: from, to, path, arrow, width, label: [x, y] of its middle. Nodes where nothing
+// happened in the period are placed, too, so that a layout is good for as long as "shape" is
+// the same.
 //
 // GET /api/flame?metric=cpu|wait|ready|count|heap answers unit, names (of functions) and
 // root: a frame is [name, value, children...], its value including that of its children.

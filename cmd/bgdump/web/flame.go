@@ -16,7 +16,7 @@ import (
 // metrics are what a flame graph may show, and in which unit.
 var metrics = map[string]string{"cpu": "ns", "wait": "ns", "ready": "ns", "count": "", "heap": "bytes"}
 
-// maxFrames bounds the frames of a flame graph that are sent. If there are more, those
+// maxFrames bounds the frames of a flame graph that are sent. If there are more, frames
 // too narrow to be seen are left out.
 const maxFrames = 20_000
 

@@ -31,7 +31,7 @@ func (p *Page) handler() http.Handler {
 	return guard(p.opts.Loopback, mux)
 }
 
-// guard turns away what no page of ours would ask, and tells browsers what they must
+// guard refuses requests that no page of ours would send, and tells browsers what they must
 // not do with the answers.
 func guard(loopback bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -80,7 +80,7 @@ type answer struct {
 	err     string    // why it is gone
 	since   time.Time // when the state began
 	asked   time.Time // when the question under way was put; zero: none is
-	last    time.Time // when the last one was put
+	last    time.Time // when the last question was put
 	repeats int       // answers in a row that brought nothing new
 	kind    string    // of the latest graph
 }

@@ -1,5 +1,5 @@
-// Package metrics tells what is most important in blocking graphs as metrics, for Prometheus and for OpenTelemetry. It starts no goroutine, never parks,
-// and may be used from any goroutine.
+// Package metrics makes metrics of blocking graphs, for Prometheus and for OpenTelemetry: findings, and the busiest places. It starts
+// no goroutine, never parks, and may be used from any goroutine.
 package metrics
 
 import (
@@ -217,7 +217,7 @@ func (p *page) places(source string, s *bgraph.Snapshot, names map[bgraph.Key]st
 	}
 }
 
-// perSpan is how many of a thing there were on average, of so many nanoseconds of it.
+// perSpan converts nanoseconds in s.Span to how many were waiting, ready or running on average.
 func perSpan(s *bgraph.Snapshot, nanos float64) float64 {
 	if s.Span <= 0 {
 		return 0
