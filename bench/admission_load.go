@@ -182,7 +182,7 @@ const (
 	capacitySpan = 400 * time.Millisecond
 )
 
-// remember notes a capacity, and returns the median of the last ones of the same key.
+// remember keeps a capacity, and returns the median of the last three of the same key.
 func (m *matrix) remember(key string, now float64) float64 {
 	if m.known == nil {
 		m.known = map[string]known{}

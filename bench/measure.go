@@ -96,7 +96,7 @@ func (c *contender) length(p point, d time.Duration) time.Duration {
 	return c.takes(p, d)
 }
 
-// slower are contenders that take longer by so much for each sample.
+// slower has each sample of the contenders planned to take longer, by the given time.
 func slower(by time.Duration, contenders []contender) []contender {
 	for i := range contenders {
 		contenders[i].takes = func(_ point, d time.Duration) time.Duration { return d + by }

@@ -101,10 +101,10 @@ func (r *run) soak(length time.Duration) error {
 // soakUnits are what is looked at.
 var soakUnits = map[string]string{"resident": "MB", "descriptors": "1", "goroutines": "1", "connections": "1"}
 
-// soakSlack is what may come on top of 15 %, as one look differs from another.
+// soakSlack is how much more than 15 % each may grow, in its unit: two looks differ by as much by chance.
 var soakSlack = map[string]float64{"resident": 12, "descriptors": 24, "goroutines": 24, "connections": 24}
 
-// flat compares the last quarter of the looks with the second one.
+// flat is an error if something has grown from the second quarter of the looks to the last.
 func flat(looks []map[string]float64) error {
 	if len(looks) < 8 {
 		return fmt.Errorf("only %d looks at the server", len(looks))

@@ -19,7 +19,7 @@ type vodShape struct {
 	first, chunk time.Duration // of the film
 	trial        time.Duration // how long clients are watched for starving
 	film         int64         // bytes
-	begin, most  int           // clients tried
+	begin, most  int           // clients at which the search begins, and of which it tries no more
 	exact        int           // the search ends at a 1/exact of the clients
 }
 

@@ -19,8 +19,8 @@ const (
 	coldLimit   = 200_000_000 // bytes
 )
 
-// nginxFiles sends the files below root, with an option more. Without multi_accept nginx takes one new client in each turn of
-// its loop, in which it serves hundreds of others.
+// nginxFiles sends the files below root; option is another line of the configuration. Without multi_accept nginx accepts one
+// new client in each iteration of its loop, in which it serves hundreds of others.
 func nginxFiles(root, option string) nginxSite {
 	return nginxSite{events: " multi_accept on;", http: "error_log error.log crit;\nsendfile on;\n" + option, server: "root " + root + ";"}
 }
@@ -151,7 +151,7 @@ func (c *cold) webServers() []launcher {
 	return append(servers, c.nginxFiles("nginx", "aio threads;")...)
 }
 
-// lighttpd is one process with one thread, and keeps connections as long as a run takes.
+// lighttpdConfig is for one process with one thread, which keeps connections as long as a run takes.
 const lighttpdConfig = `server.document-root = "%[3]s"
 server.bind = "%[1]s"
 server.port = %[2]s

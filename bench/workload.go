@@ -17,8 +17,8 @@ import (
 // operations take nanoseconds are written twice, once in each worker, so that
 // the compiler sees the calls and none goes through an interface.
 
-// clockInterval is how many turns the one that watches the clock lets pass
-// between two looks, when n take turns.
+// clockInterval is how many turns pass between two looks at the clock when n
+// tasks or goroutines take turns: only one of them looks.
 func clockInterval(n int) int { return max(1, 2000/n) }
 
 // untilTime calls batch, which does per operations, until the job's time is up
