@@ -13,8 +13,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
-// A request of net/http begins when its first bytes wake the goroutine of the connection, and ends when the last part of the response
-// is written. A request of HTTP/2 is as long as its goroutine.
+// A request of net/http begins when its first bytes wake the goroutine of the connection, and ends when the last part
+// of the response is written. A request of HTTP/2 is as long as its goroutine.
 //
 //	none ─▶ open ─▶ (response) ─▶ next ─▶ open …
 //

@@ -147,9 +147,9 @@ func requestSpans(s *bgraph.Snapshot) (all []bgraph.Span) {
 	return all
 }
 
-// WriteRequests writes the requests of net/http by what handles them, and the tasks of package runtime/trace by type: how many, how
-// long they took, and at which places a request spends its time, with the waits there. limit is how many rows a table has, 0: all;
-// width is that of Options. It does not park.
+// WriteRequests writes the requests of net/http by what handles them, and the tasks of package runtime/trace by type:
+// how many, how long they took, and at which places a request spends its time, with the waits there. limit is how many
+// rows a table has, 0: all; width is that of Options. It does not park.
 func WriteRequests(w io.Writer, s *bgraph.Snapshot, limit, width int) error {
 	var b bytes.Buffer
 	all := requestSpans(s)

@@ -1,5 +1,5 @@
-// Package metrics makes metrics of blocking graphs, for Prometheus and for OpenTelemetry: findings, and the busiest places. It starts
-// no goroutine, never parks, and may be used from any goroutine.
+// Package metrics makes metrics of blocking graphs, for Prometheus and for OpenTelemetry: findings, and the busiest
+// places. It starts no goroutine, never parks, and may be used from any goroutine.
 package metrics
 
 import (
