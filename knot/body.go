@@ -25,7 +25,7 @@ type body struct {
 	owed bool
 	// trails: a trailer may come behind it, though its length is known, as in HTTP/2.
 	trails bool
-	most   int64 // what LimitBody has said, in bytes, and 1; 0: nothing
+	most   int64 // the limit that LimitBody has set, in bytes, plus 1; 0: none
 	held   admit.Body
 	budget *admit.BodyBudget // nil: none
 }
@@ -350,8 +350,8 @@ func (x *Ctx) drainBody() bool {
 	return false
 }
 
-// LimitBody has the body of this request be at most n bytes, or Server.MaxBody if that is less. The error matches Status(413) if
-// the request says itself that its body is larger: hand that back. Call it before the body is read.
+// LimitBody limits the body of this request to n bytes, or to Server.MaxBody if that is less. The error matches Status(413)
+// if the request declares a larger body: hand that error back. Call it before the body is read. It never parks.
 func (x *Ctx) LimitBody(n int64) error {
 	b := &x.body
 	b.most = max(n, 0) + 1

@@ -21,7 +21,7 @@ type readable interface {
 	OnReadable(fn func()) error
 }
 
-// readableAt is what a *netpoll.Conn has besides, see ownconn.
+// readableAt has the further methods of a *netpoll.Conn, see ownconn.
 type readableAt interface {
 	OnReadableAt(e *ressched.Entrance, fn func()) error
 	Ended() bool
@@ -71,8 +71,8 @@ type opening uint8
 
 const (
 	opensByRequest   opening = iota // nothing
-	opensByHandshake                // of TLS
-	opensByProxy                    // a header of the PROXY protocol, and then perhaps that
+	opensByHandshake                // a TLS handshake
+	opensByProxy                    // a header of the PROXY protocol, and then perhaps a TLS handshake
 )
 
 // conn is what a connection holds for life, all that it holds while idle. Its
@@ -82,8 +82,8 @@ type conn struct {
 	nc     net.Conn
 	srv    *Server
 	again  func()     // serveClient, made once
-	stream *stream    // nc, if that is one: then the server has not admitted it
-	h2     *http2Conn // that speaks HTTP/2 on it; guarded by srv.conns.mu
+	stream *stream    // nc, if this is a request of HTTP/2 or HTTP/3: the server has not admitted it as a connection
+	h2     *http2Conn // speaks HTTP/2 on the connection; nil: HTTP/1; guarded by srv.conns.mu
 	next   *conn      // guarded by srv.conns.mu
 	prev   *conn      // guarded by srv.conns.mu
 
@@ -95,7 +95,7 @@ type conn struct {
 	// The deadlines that are set, on that clock; 0: none.
 	readBy, writeBy int64
 	room            int32         // bytes that the client is known to take without a wait; 0: not asked
-	endpoint        uint16        // that it came to, see Server.endpointOf
+	endpoint        uint16        // the Endpoint that the connection came to, see Server.endpointOf
 	state           atomic.Uint32 // atomic
 	answering       atomic.Bool   // the response to the request has begun; atomic
 	told            nethttp.ToldState
@@ -105,7 +105,7 @@ type conn struct {
 	refused         bool // was not let in
 	extended        bool // see extend
 	opens           opening
-	unwanted        bool // is to be told, in place of that, that there are too many; set under srv.conns.mu, before start
+	unwanted        bool // above MaxConns: gets an alert in place of the TLS handshake; set under srv.conns.mu, before start
 }
 
 // start serves the connection until it closes, or until it rests where the
@@ -216,8 +216,8 @@ func (c *conn) turn() bool {
 	return false
 }
 
-// entersFirst reports whether c enters before its request is read: where something is there to
-// be read, and how important it is does not depend on what.
+// entersFirst reports whether c enters before its request is read: there is something to read, and
+// the priority of a request does not depend on its head.
 func (c *conn) entersFirst() bool {
 	if c.srv.readsFirst() || c.lingering {
 		return false

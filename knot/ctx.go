@@ -34,8 +34,8 @@ type Handler func(*Ctx) error
 // keep no reference to it, nor to any []byte it returned. Strings may be kept. It belongs to the handler's task: no
 // other task or goroutine may touch it.
 type Ctx struct {
-	// Every field is loop-private, but while adapted is set: then that says which locks guard
-	// them.
+	// Every field is loop-private, but while adapted is set: exchange says which locks guard the
+	// fields then.
 
 	c   *conn
 	srv *Server
@@ -49,9 +49,9 @@ type Ctx struct {
 
 	span    ownctx.Span // nil: the request is not traced
 	adapted *exchange   // while a handler of net/http has the request
-	apart   *bodyApart  // while the body is read elsewhere, or, of the Ctx that does that, always
-	slowOut pace.Wait   // of the client that takes the response; atomic
-	slowIn  pace.Wait   // ... that sends the body; atomic
+	apart   *bodyApart  // while the body is read elsewhere; set in the handler's Ctx and in the reader's
+	slowOut pace.Wait   // for the client to take the response; atomic
+	slowIn  pace.Wait   // for the client to send the body; atomic
 	answers counters.Batch
 
 	// Kept from request to request, so that they need not be made anew.
@@ -75,7 +75,7 @@ type buffers struct {
 	vectors  [4][]byte
 
 	counted int64 // bytes of in and out, as said to the runtime
-	spoiled bool  // a handler was torn out of the Ctx: not to be used again
+	spoiled bool  // not to be used again: its handler panicked, or its buffers were given back
 }
 
 // requestFacts are what is known of one request beside its head. resetRequest clears them.
@@ -86,7 +86,7 @@ type requestFacts struct {
 	id       string            // of the request, for logs and backends; "": none
 	log      *AccessLog        // in place of the server's; nil: that
 	client   clientaddr.Client // where the request is from
-	demand   *demand           // nil: it has said nothing
+	demand   *demand           // nil: the request has no deadline and no urgency
 	passed   []Header          // lines for backends, see inner.PassHeader
 	// rewritten is what Rewrite was given last; nil: nothing
 	rewritten  *rewritten
@@ -102,7 +102,7 @@ type progress struct {
 	gone     bool  // a handler has taken the connection over
 	finished bool  // the current request is answered and logged
 	duplex   bool  // the handler wanted to answer without regard to the body
-	dropBy   int64 // while the rest of the body that the handler left is awaited, before the answer: until when; else 0
+	dropBy   int64 // until when the rest of the body is awaited before the answer, see awaitBody; else 0
 }
 
 // fileTools are what Files needs for a request: what the store has to know, the buffers of widen, what SendFile asks.
@@ -145,9 +145,9 @@ func (x *Ctx) resetRequest() {
 	x.slowIn.Reset()
 }
 
-// Method is the request method as it came: those of RFC 9110 and PATCH, and any other token.
-// CONNECT is there only with Server.Connect; a 2xx response to it opens a tunnel: over HTTP/1 it has no Content-Length,
-// and the connection ends after what the handler writes.
+// Method is the request method as it came; it may be any token. CONNECT reaches a handler only with Server.Connect. A 2xx
+// response to CONNECT opens a tunnel: over HTTP/1 it has no Content-Length, and the connection ends after what the handler
+// writes.
 func (x *Ctx) Method() string {
 	if m := x.head.Method; m != h1.MethodUnknown {
 		return h1.MethodNames[m]

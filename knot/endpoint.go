@@ -17,9 +17,10 @@ import (
 type Endpoint struct {
 	net.Listener
 	// ProxyProtocol names proxies whose connections begin with a header of the PROXY protocol, version 1 or 2, which says
-	// between which addresses the client has connected; RemoteAddr and LocalAddr are these then, for everything that asks. One of
-	// theirs without it is closed, and logged. Connections of others are served as they are, and can't have one. The header
-	// has HeadTimeout to come. The Listener must be a *netpoll.Listener. The zero value names none.
+	// between which addresses the client has connected. RemoteAddr and LocalAddr then return these addresses everywhere. The
+	// header has HeadTimeout to come; a connection of such a proxy without a header is closed, and logged. Connections of other
+	// peers are served as they are, and must not begin with a header. The Listener must be a *netpoll.Listener. The zero value
+	// names none.
 	ProxyProtocol Trust
 	// TLS has the server speak TLS on its connections, as Server.TLS does elsewhere; nil: they speak HTTP.
 	TLS *tls.Config

@@ -84,8 +84,8 @@ const defaultMaxRanges = 16
 //
 // It never serves anything outside the root, whatever the path or the
 // links say; names that begin with a dot (404; .well-known is the exception);
-// anything but regular files (403). Directories are served by their
-// index.html and redirected to their trailing slash; there is no listing.
+// anything but regular files (403). Directories are served by their index
+// (FilesConfig.Index) and redirected to their trailing slash; there is no listing.
 //
 // Symbolic links: on Linux 5.6 and later links are followed as long as they
 // stay below the root the whole way, so absolute ones are not (403), and lead to
@@ -235,13 +235,13 @@ func (x *Ctx) storeRequest() *store.Request {
 	return q
 }
 
-// fileLog is a Ctx as files.Log.
+// fileLog is a Ctx as store.Log.
 type fileLog Ctx
 
-// Logger implements files.Log.
+// Logger implements store.Log.
 func (x *fileLog) Logger() *slog.Logger { return x.srv.errorLog() }
 
-// LogRequest implements files.Log.
+// LogRequest implements store.Log.
 func (x *fileLog) LogRequest(message string, args ...any) { (*Ctx)(x).logRequest(message, args...) }
 
 // Close closes the root and the files that are kept open. Call it after the server has shut

@@ -234,7 +234,7 @@ func (x *Ctx) sendPiece(e *store.Entry, from, length int64) (int64, error) {
 	return x.sendCopied(e, from, length)
 }
 
-// section is length bytes from the byte from on of what parts hold.
+// section returns length bytes of parts, beginning at offset from.
 func section(parts [][]byte, from, length int64) [][]byte {
 	some := make([][]byte, 0, len(parts))
 	for _, p := range parts {
@@ -257,8 +257,8 @@ type fileSender interface {
 	SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages) (int64, error)
 }
 
-// entryPages are the pages of an entry that is sent. The client has time for another part each time that SendFile moves on:
-// it asks before each piece that it sends, and after each wait for the disk.
+// entryPages are the pages of an entry that is sent. SendFile calls Resident before each piece and after each wait for the
+// disk, and each call sets the deadline of the write anew.
 type entryPages struct {
 	store.Pages
 	x *Ctx

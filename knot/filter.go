@@ -87,7 +87,8 @@ func (h ResponseHead) Length() int64 { return h.length }
 // Encode has the body coded by what start returns, which writes to out, and reports whether it will be: not if the
 // response has no body, or is a part of one (206), or is coded by another filter. The filter that calls Encode sets
 // Content-Encoding, and the lines that depend on it.
-// The answer to HEAD is only sent without its length. start is called at most once, by Encode; it may return nil, and the body is not coded then.
+// The answer to HEAD is only sent without its length. start is called at most once, by Encode; it may return nil, and the
+// body is not coded then.
 func (h ResponseHead) Encode(start func(out io.Writer) Encoder) bool {
 	x := h.x
 	r := &x.resp
@@ -156,7 +157,7 @@ func (x *Ctx) pass(p []byte) error {
 // encodePiece is how much is coded before other tasks get their turn, in bytes: some 0.3 ms with Brotli.
 const encodePiece = 32 << 10
 
-// A coding is the coded body of a response on its way out. Every field is as those of Ctx.
+// A coding is the coded body of a response on its way out. Its fields are guarded as those of Ctx.
 type coding struct {
 	x    *Ctx
 	enc  Encoder

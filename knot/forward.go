@@ -11,7 +11,7 @@ import (
 
 // Functions for handlers that pass requests on to another server, and its responses back.
 
-// ErrNoHijack is returned by Hijack for a request that has no connection of its own.
+// ErrNoHijack is returned by Hijack for a request that has no connection of its own: one of HTTP/2 or HTTP/3.
 var ErrNoHijack = errors.New("knot: a request of HTTP/2 has no connection to take over")
 
 // RawPath is the path of the request target as it came, or that of Rewrite, escapes and all; a view. "*" for OPTIONS *.
@@ -58,7 +58,7 @@ func (x *Ctx) AddTrailer(name, value string) error {
 // wait for it. It has no deadlines; rest is what the client has sent besides the request. The
 // access log has the request as a 101. x must not be used afterwards: return from the handler, or go on with nc.
 // If nc has the method OnReadable, as a *netpoll.Conn does, over TLS too, it can wait without a task. Hijack
-// fails, and nothing has changed, once the response has begun, and for requests of HTTP/2. It may park.
+// fails, and nothing has changed, once the response has begun, and for requests of HTTP/2 and HTTP/3. It may park.
 func (x *Ctx) Hijack() (nc net.Conn, rest []byte, err error) {
 	if x.c.stream != nil {
 		return nil, nil, ErrNoHijack

@@ -27,7 +27,7 @@ const preface = "PRI * HTTP/2.0\r\n"
 // farewellMost is how long a client of HTTP/2 may take to know that it should go.
 const farewellMost = time.Second
 
-// http2Limits are the limits of connections of HTTP/2, of those of the server.
+// http2Limits returns the limits of connections of HTTP/2: those that are given, and for the rest those of the server.
 func (set *settings) http2Limits(given *http.HTTP2Config) h2.Limits {
 	l := h2.LimitsOf(given, set.write)
 	l.Head, l.HeadTime, l.Idle, l.Linger = set.head.Size, set.headTime, set.idle, set.linger
@@ -39,7 +39,7 @@ func (set *settings) http2Limits(given *http.HTTP2Config) h2.Limits {
 type http2Conn struct {
 	*h2.Conn
 	c       *conn
-	telling task.Mutex // of calls of ConnState
+	telling task.Mutex // held during a call of ConnState
 }
 
 // An http2Request is a request of HTTP/2: to the rest of the package a connection of HTTP/1.1 on which one request comes.
@@ -89,8 +89,7 @@ func (x *Ctx) beginsHTTP2(f *h1.Fault) bool {
 		len(rest) >= len(preface) && string(rest[:len(preface)]) == preface
 }
 
-// ciphersHTTP2 are those of TLS 1.2 that HTTP/2 may be spoken with (RFC 9113, appendix A), of what
-// crypto/tls has.
+// ciphersHTTP2 are the cipher suites of crypto/tls for TLS 1.2 that HTTP/2 does not prohibit (RFC 9113, appendix A).
 var ciphersHTTP2 = []uint16{
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
@@ -194,10 +193,10 @@ func (r *http2Request) Serve() {
 	r.End()
 }
 
-// Client is that of the connection.
+// Client is Client of the connection that the request came on.
 func (r *http2Request) Client() uint32 { return r.framing.on.c.client() }
 
-// SetClient is that of the connection.
+// SetClient is SetClient of that connection.
 func (r *http2Request) SetClient(addr netip.Addr) { r.framing.on.c.setClient(addr) }
 
 // sayGoAway tells all clients of HTTP/2 to send no further requests. It may block for a moment.

@@ -43,7 +43,7 @@ func (i *inner) ReadyBody() (body []byte, ok bool) {
 }
 
 // WhenGone has w call fn when the client has closed the connection, or its sending side, and for a request
-// of HTTP/2 when it is reset. fn is called on any goroutine, maybe that of a loop itself, and must
+// of HTTP/2 or HTTP/3 when it is reset. fn is called on any goroutine, maybe that of a loop itself, and must
 // neither park nor block. Call w.Stop before the handler returns.
 func (i *inner) WhenGone(w *peerwatch.Watch, fn func()) { w.Start(i.c.nc, fn) }
 
@@ -86,8 +86,8 @@ func (i *inner) KeepHeader(name, value string) {
 
 // PassHeader has a proxy that the request goes to send a line with this value in place of all lines with the name, in any case,
 // that the client has sent; "": none. The client's lines are gone from the header of the request at once, so that no handler
-// takes them for the server's word, and a proxy passes none on from the trailer. The client's Connection has no power over the line. Control bytes of
-// the value become spaces. The name is one that proxy.CheckHeader has no error for.
+// takes them for the server's word, and a proxy passes none on from the trailer. The client's Connection has no power over
+// the line. Control bytes of the value become spaces. The name is one that proxy.CheckHeader has no error for.
 func (i *inner) PassHeader(name, value string) {
 	x := (*Ctx)(i)
 	text, lower := x.headBytes(), strings.ToLower(name)
@@ -140,9 +140,8 @@ func (i *inner) WriteRoom() int {
 	return max(x.roomFor(store.WideSize), 0)
 }
 
-// SendHead is the whole response if that has no body though its header may speak of one, as that to a HEAD
-// request: with the Content-Length that SetContentLength has declared, or none. The error is ErrSent if the
-// response has begun. It may park.
+// SendHead sends a response without a body whose header may still describe one, such as the response to HEAD: with the
+// Content-Length that SetContentLength has declared, or none. The error is ErrSent if the response has begun. It may park.
 func (i *inner) SendHead() error {
 	x := (*Ctx)(i)
 	if err := x.begun(); err != nil {

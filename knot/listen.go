@@ -110,7 +110,8 @@ func (s *Server) listenAll(config *tls.Config) ([]net.Listener, error) {
 	return []net.Listener{ln}, nil
 }
 
-// listen listens on Addr. Without it the port depends on whether there is a config.
+// listen listens on Addr. Without Addr it listens on DefaultAddr; for a Server made by FromHTTP on port 443 if there is a
+// config, else 80.
 func (s *Server) listen(config *tls.Config) (net.Listener, error) {
 	addr := s.Addr
 	switch {
@@ -139,7 +140,8 @@ func (s *Server) listen(config *tls.Config) (net.Listener, error) {
 // netutil.LimitListener) is served by a new task, every other one by a new goroutine, and the log says
 // so once. Serve also ends, with its error, when the context of its task does.
 //
-// Serve speaks HTTPS if TLS is set; ln may be an *Endpoint with settings of its own. Of a Server made by FromHTTP it speaks HTTP, as http.Server.Serve does.
+// Serve speaks HTTPS if TLS is set; ln may be an *Endpoint with settings of its own. Of a Server made by FromHTTP it speaks
+// HTTP, as http.Server.Serve does.
 func (s *Server) Serve(ln net.Listener) error {
 	s.ready()
 	config, err := s.defaultTLS()
@@ -284,7 +286,7 @@ var (
 )
 
 // parks reports whether nc waits as tasks do: whether it is, or has in a field, a connection that does. Most
-// wrappers show only so what is inside. (Fields that are not exported can be looked at, not used.)
+// wrappers have no method that returns the connection inside. (Fields that are not exported can be looked at, not used.)
 func parks(nc reflect.Value) bool {
 	for nc.Kind() == reflect.Interface {
 		nc = nc.Elem()

@@ -133,7 +133,7 @@ func describe(s *Server, h http.Handler) *describedServer {
 }
 
 var (
-	// errReturned is for code that goes on writing behind the handler's back.
+	// errReturned is for tasks and goroutines that read or write when the handler has returned.
 	errReturned = errors.New("knot: the handler has returned")
 	// errUnfit is for handlers that announce another protocol and then do not speak it.
 	errUnfit = errors.New("knot: a handler of net/http sent status 101 and did not take the connection over")
@@ -141,8 +141,8 @@ var (
 
 // An exchange is a request and its response as net/http sees them. The handler may
 // hand its parts to other tasks and goroutines, so everything is guarded: what belongs to the
-// request body by reading, the rest by mu. Both are held during a read or write, and
-// reading is locked first.
+// request body by reading, which is held during a read; the rest by mu, which is held during a
+// write. reading is locked first.
 type exchange struct {
 	reading task.Mutex
 	mu      task.Mutex
@@ -161,7 +161,7 @@ type exchange struct {
 	sniffed   []byte       // body held back to find out its type; guarded by mu
 	upgrade   []byte       // the response 101, until Hijack or the end of the handler sends it; guarded by mu
 	announced []string     // trailers of the response; guarded by mu
-	closed    atomic.Bool  // the request body is
+	closed    atomic.Bool  // the request body has been closed
 	bodyErr   error        // first error of the request body but io.EOF; guarded by reading
 	failure   error        // what the Handler returns; guarded by mu
 

@@ -177,7 +177,7 @@ type responseWriter interface {
 	Filter(f Filter)
 }
 
-// writer is what the handler gets. It is called before that.
+// writer returns the ResponseWriter that the handler gets.
 func (e *exchange) writer() http.ResponseWriter {
 	if e.r.ProtoMajor >= 2 {
 		return framedWriter{e}

@@ -35,7 +35,7 @@ func (e *exchange) WriteHeader(code int) {
 
 // writeEarly sends an informational response, with the header as it is now. It needs mu.
 func (e *exchange) writeEarly(x *Ctx, code int) {
-	if x.head.Minor == 0 { // they can't take it
+	if x.head.Minor == 0 { // HTTP/1.0 has no informational responses
 		return
 	}
 	if code == http.StatusContinue && e.reading.TryLock() { // else it is being sent

@@ -55,7 +55,7 @@ type response struct {
 	phase   respPhase
 	dated   bool // Date is among fields
 	named   bool // Server is
-	lasts   bool // it is to say so if the connection goes on
+	lasts   bool // Connection: keep-alive is sent if the connection goes on
 
 	filters []Filter
 	coding  *coding // what codes the body; nil: nothing

@@ -23,9 +23,9 @@ const (
 	tooLate // the server is closed
 )
 
-// admit takes a connection up. Of those above the limit, for which there is no room to be made, a few
-// are told so; they count too while they are being told. If there are even more, it waits, and with it
-// the clients that have not been accepted. It may park.
+// admit takes a connection up. Above the limit it makes room by closing another connection. If it can't,
+// c is turned away, and counts until it has been told so. If fdlimit.Rejects are being turned away already, admit waits,
+// and with it the clients that have not been accepted. It may park.
 func (s *Server) admit(c *conn) admission {
 	verdict, room := s.conns.enter(c, s.settings().conns, s.ctx)
 	for ; room != nil; verdict, room = s.conns.enter(c, s.settings().conns, s.ctx) {

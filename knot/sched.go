@@ -52,7 +52,7 @@ func (c *conn) endStalled() bool {
 	return ended > 0
 }
 
-// client tells the client of c from others for the entrance; 0: unknown.
+// client returns the number by which an entrance tells the client of c from others; 0: unknown.
 func (c *conn) client() uint32 {
 	if own := ownConn(c.nc); own != nil {
 		return own.Client()
@@ -67,7 +67,7 @@ func (c *conn) setClient(addr netip.Addr) {
 	}
 }
 
-// parking is a connection that waits as tasks do: a *netpoll.Conn, or a stream of HTTP/2.
+// parking is a connection that waits as tasks do: a *netpoll.Conn, or a stream of HTTP/2 or HTTP/3.
 type parking interface {
 	Client() uint32
 	SetClient(addr netip.Addr)
@@ -95,7 +95,7 @@ func retryAfter() string { return retryTimes[rand.IntN(len(retryTimes))] }
 
 var retryTimes = [...]string{"1", "2", "3", "4", "5"}
 
-// leave tells admission that the request of c no longer counts as admitted. It does nothing if it does not count.
+// leave tells admission that the request of c no longer counts as admitted. It does nothing if c is not inside.
 func (c *conn) leave() {
 	if c.inside {
 		c.inside = false

@@ -154,14 +154,16 @@ type Server struct {
 	// task and should be quick.
 	Priority func(*Ctx) int
 
-	// TimeoutHeader is the line by which peers that Trust names say how many milliseconds the client of a request will still wait; if
-	// it is set, grpc-timeout counts as well, and the lesser of both. The context of the request has that deadline, and a request
-	// whose deadline has passed before its handler is called gets 503. Requests are read before they are admitted, so that they wait
-	// for that no longer. "": requests have no deadlines. Package proxy passes on what is left.
+	// TimeoutHeader is the line by which peers that Trust names say for how many milliseconds the client of a request will
+	// still wait. If it is set, grpc-timeout counts as well, and the lesser of both. The context of the request has that
+	// deadline, and a request whose deadline has passed before its handler is called gets 503. Requests are then read before
+	// they are admitted, and wait for admission until their deadline at most. "": requests have no deadlines. Package proxy
+	// passes on the time that is left.
 	TimeoutHeader string
-	// UrgencyHeader is the line by which peers that Trust names say how important a request is: Priority (RFC 9218), or another one with
-	// a digit from 0, the most important, to 7. Without Priority it is the urgency below 3, which others have, that counts as
-	// the priority. "": it is not read. Package proxy passes it on, and removes the lines of other peers.
+	// UrgencyHeader is the line by which peers that Trust names say how important a request is: Priority (RFC 9218), or
+	// another line with an urgency from 0, the most important, to 7. Without the field Priority, the priority of a request is
+	// 3 minus its urgency; requests without the line have urgency 3. "": no line is read. Package proxy passes the line on, and
+	// removes the lines of other peers.
 	UrgencyHeader string
 
 	std nethttp.Hooks // see FromHTTP

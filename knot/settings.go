@@ -18,7 +18,7 @@ type settings struct {
 	linger                      time.Duration // for how long what still comes is dropped, after the last answer
 	await                       time.Duration // for how long an answer waits for the end of a chunked body
 	rest                        time.Duration // after so long between requests a connection may have to make room
-	stall                       time.Duration // after so long that a client takes hardly anything of a response that may be ended for others
+	stall                       time.Duration // a response whose client has kept it waiting for so long may be ended for others
 	grace                       time.Duration // ShutdownTimeout
 	conns                       int
 	maxBody, drain, rate        int64 // rate: LeastRate
@@ -66,11 +66,11 @@ func (s *Server) settingsOf(from *Server) *settings {
 	return set
 }
 
-// Reconfigure has a server, which may be serving, go on by the settings of from, another Server, which is not used otherwise: the
-// timeouts and limits (all fields whose names end in Timeout or begin with Max, and LeastRate), Name, H2C, Trust, AccessLog and
-// Timed. Other fields of from are ignored. A connection above a lower MaxConns is not closed for that, and one of HTTP/2 keeps
-// the timeouts and MaxHead of its beginning; requests under way may go by the new settings from their next wait on. The
-// default of MaxConns is as it was at first. Safe from anywhere; it never parks.
+// Reconfigure replaces settings of a server, which may be serving, by those of from, another Server that is not used
+// otherwise: the timeouts and limits (all fields whose names end in Timeout or begin with Max, and LeastRate), Name, H2C,
+// Trust, AccessLog and Timed. Other fields of from are ignored. Connections above a lower MaxConns are not closed for that.
+// A connection of HTTP/2 keeps the timeouts and MaxHead of its beginning. Requests under way may go by the new settings from
+// their next wait on. The default of MaxConns is as it was at first. Safe from anywhere; it never parks.
 func (s *Server) Reconfigure(from *Server) {
 	s.set.Store(s.settingsOf(from))
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Shutdown stops the server gracefully. Idle connections are closed at once. A response under way is completed. A
-// client that has connected already, accepted or not, may send one request, as long as HeadTimeout and ctx allow. All
-// these responses carry Connection: close and are the last of their connections. New connections are not taken: a
+// Shutdown stops the server gracefully. Idle connections are closed at once. A response under way is completed. A client
+// that has connected within the last 5 s, or waits to be accepted, may begin one request in the next 5 s. All these
+// responses carry Connection: close and are the last of their connections. New connections are not taken: a
 // *netpoll.Listener is drained as its Drain says; of any other listener, of crypto/tls for instance, it can't be told
 // whether clients wait, and it is closed when Accept has returned none for 10 ms.
 //
@@ -70,7 +70,7 @@ const (
 	// acceptQuiet is for how long Accept must have returned nothing before a listener is
 	// closed whose queue can't be looked at.
 	acceptQuiet = 10 * time.Millisecond
-	// acceptMost is after what time it is closed in any case, as clients go on coming in.
+	// acceptMost is after what time such a listener is closed though clients still come.
 	acceptMost = time.Second
 )
 

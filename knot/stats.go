@@ -2,8 +2,8 @@ package knot
 
 import "time"
 
-// countAnswered counts the requests that have been answered. They are counted before their responses leave: clients that send several
-// requests at a time are counted at once.
+// countAnswered counts the requests that have been answered since the last call: one update of the counters for requests
+// that came together. It is called before their responses leave.
 func (x *Ctx) countAnswered() { answered(x.answers.Tell(&x.srv.counts)) }
 
 // count takes up a request that has been answered.
@@ -45,7 +45,7 @@ type Stats struct {
 	// as the server knows it: what the kernel still has to send has left.
 	Durations struct {
 		Limits []time.Duration
-		Counts []uint64 // not summed up
+		Counts []uint64 // not cumulative
 		Count  uint64
 		Sum    time.Duration
 	}

@@ -21,11 +21,11 @@ var handshakes = tasks.Entrance("TLS handshake")
 // costs as much as dozens of requests, and clients that are there already go first.
 const shedFor = 500 * time.Millisecond
 
-// protoACME is what a certificate authority asks for that looks whether the server answers for
-// a name (RFC 8737). There is nothing to serve: the handshake was all.
+// protoACME is the protocol by which a certificate authority checks that the server answers for a name
+// (RFC 8737). It ends with the handshake.
 const protoACME = "acme-tls/1"
 
-// handshakeCounts are those of Handshakes. atomic
+// handshakeCounts are the counts that Handshakes returns. atomic
 type handshakeCounts struct{ done, failed, refused atomic.Uint64 }
 
 // Handshakes returns how many TLS handshakes have been completed, have failed, and have been

@@ -99,7 +99,7 @@ type Sum struct {
 	Bytes     uint64
 	Durations struct {
 		Limits []time.Duration
-		Counts []uint64 // up to Limits[i]; not summed up
+		Counts []uint64 // up to Limits[i]; not cumulative
 		Count  uint64
 		Sum    time.Duration
 	}

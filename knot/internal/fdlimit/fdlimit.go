@@ -49,8 +49,8 @@ func openNow() int64 {
 	return int64(len(names))
 }
 
-// Rejects is how many connections above a limit may be told so at a time. By default they have what is left besides
-// the others, and half of that, where it is most, is for files.
+// Rejects is how many connections above a limit may be told so at a time. They use descriptors that Conns leaves: at most
+// 256 of 512, so that files have the rest.
 func Rejects(conns int) int { return min(conns/8+8, 256) }
 
 // Files is how many files may be kept open: one in 64 descriptors, from 16 to 4096.

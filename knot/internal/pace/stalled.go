@@ -39,7 +39,7 @@ func (w *Wait) Limit(limit time.Duration) time.Duration {
 // next time, and few enough that they are all of the client that has most.
 const EndedAtATime = 32
 
-// A Response of a client has stalled since that reading of a clock.
+// A Response has been kept waiting by its client since a reading of a clock.
 type Response[C any] struct {
 	Conn   C
 	Client uint32
