@@ -20,10 +20,10 @@ type Load struct {
 	Latency  time.Duration
 }
 
-// LeastLoaded is the index of a backend with the fewest requests for its weight, of one backend at least. turn is one more with
-// each choice of a group, and spreads requests over backends that are equally good. Those whose load is below what the least
-// loaded one would have with the request count as equal, and get requests in proportion to their weights: an idle backend
-// of weight 1 beside one of weight 3 gets one request in four, and under load a quarter of those under way.
+// LeastLoaded is the index of a backend with the fewest requests for its weight; all must not be empty. turn is one more with
+// each choice of a group, and spreads requests over backends that are equally good. Backends whose load is below what the
+// least loaded one would have with the request count as equal, and get requests in proportion to their weights: an idle
+// backend of weight 1 beside one of weight 3 gets one request in four, and under load a quarter of those under way.
 func LeastLoaded(all []Load, turn uint32) int {
 	least := math.Inf(1)
 	for i := range all {
@@ -50,9 +50,10 @@ func LeastLoaded(all []Load, turn uint32) int {
 	return last // of rounding
 }
 
-// ByKey is the index of the backend of a key: the same one as long as it is there, and of the keys of one that goes or
-// comes each other backend gets or gives its part (rendezvous hashing). With a bound of 1 or more, backends that have more
-// than bound times their part of the requests under way are passed over; the next one of the key is always the same too.
+// ByKey is the index of the backend of a key (rendezvous hashing): the same backend as long as it is there. When a backend
+// goes, its keys are spread over all others; when one comes, it takes keys from all others. With a bound of 1 or more,
+// backends that have more than bound times their part of the requests under way are passed over; the next backend of a key
+// is always the same too.
 func ByKey(all []Load, key uint64, bound float64) (best int) {
 	requests, weights := int64(1), 0.0
 	for i := range all {
@@ -78,14 +79,14 @@ func Spread(turn uint32) float64 { return float64(turn*2654435769) / (1 << 32) }
 // Fraction is a hash as a number between 0 and 1, neither included.
 func Fraction(hash uint64) float64 { return (float64(hash>>12) + 0.5) / (1 << 52) }
 
-// Mix spreads what differs over all bits (the last step of the generator splitmix64).
+// Mix spreads a difference in any bit of x over all bits (the last step of the generator splitmix64).
 func Mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// Hash is FNV-1a: the same in every process, so that servers in a row lead a key to the same backend.
+// Hash is FNV-1a and then Mix: the same in every process, so that servers in a row lead a key to the same backend.
 func Hash(text []byte) uint64 {
 	h := uint64(14695981039346656037)
 	for _, ch := range text {

@@ -9,8 +9,8 @@ import (
 const (
 	// RetryFloor is how many retries a second a Budget allows in any case: with few requests a share of them is none.
 	RetryFloor = 10
-	// retrySaved is how long what is not used can be saved up for. With half of it the requests that a backend had when it
-	// broke find less; with twice as much a backend that goes on breaking requests costs more before the share holds.
+	// retrySaved is for how long unused retries are saved up. With half of it there are fewer retries for the requests that a
+	// backend had when it broke; with twice as much a backend that goes on breaking requests costs more before the share holds.
 	retrySaved = 10 * time.Second
 )
 

@@ -10,8 +10,8 @@ import (
 const (
 	// hot is the part of the backends, by the requests that they have, above which a backend counts as hot (Prequal, Q_RIF).
 	hot = 0.84
-	// maxAge is how old what a backend has said may be. A backend that stalls says nothing: with a multiple of it that backend
-	// gets requests for longer.
+	// maxAge is how old a report of a backend may be. A backend that stalls sends none: with a multiple of maxAge it gets
+	// requests for longer. It is also the longest time that a failure counts.
 	maxAge = time.Second
 )
 
@@ -50,9 +50,9 @@ func (s *Signal) Fill(now int64, l *Load) {
 	}
 }
 
-// HotCold is the index of a backend by what the backends say (Prequal, NSDI 2024): of those that have not more requests for
-// their weight than the others, the one that answers fastest; if all are as full, one with the fewest. Backends of which
-// nothing is known are left to others; if nothing is known of any it is LeastLoaded. room is scratch space, returned for the next call.
+// HotCold is the index of a backend by what the backends say (Prequal, NSDI 2024): of the backends that are not hot, the one
+// that answers fastest. A backend of which nothing is known is chosen only if nothing is known of any, as by LeastLoaded. room
+// is scratch space, returned for the next call.
 func HotCold(all []Load, turn uint32, room []float64) (best int, _ []float64) {
 	room = room[:0]
 	for i := range all {

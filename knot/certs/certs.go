@@ -202,8 +202,8 @@ func (keys *keySet) named(name string) []*tls.Certificate {
 	return exact
 }
 
-// Watch calls Reload every so often until ctx ends, and report each time that something has changed,
-// with nil, and when an error is a new one. Call it on a goroutine of its own.
+// Watch calls Reload at that interval until ctx ends. It calls report with nil each time that something has changed,
+// and with an error that is a new one. Call it on a goroutine of its own.
 func (k *Keyring) Watch(ctx context.Context, every time.Duration, report func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

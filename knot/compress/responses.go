@@ -209,7 +209,7 @@ func addVary(h knot.ResponseHead) {
 	}
 }
 
-// weak is the tag of the compressed form of what has this tag (RFC 9110, 8.8.3.3); "" if that is none.
+// weak is the tag of the compressed form of a response that has this tag (RFC 9110, 8.8.3.3); "" for none.
 func weak(tag string) string {
 	if strings.HasPrefix(tag, "W/") || tag == "" {
 		return tag
@@ -217,7 +217,7 @@ func weak(tag string) string {
 	return "W/" + tag
 }
 
-// lists reports whether the client has what has this weak tag.
+// lists reports whether the client's If-None-Match has this weak tag.
 func lists(x *knot.Ctx, tag string) (found bool) {
 	if tag == "" {
 		return false

@@ -171,7 +171,7 @@ func (u *upstream) unasked() bool {
 // NetConn tells the pool which connection it is.
 func (u *upstream) NetConn() net.Conn { return u.raw }
 
-// dial takes no longer than ConnectTimeout, and the deadline of ctx, allow for a connection that a request can be sent on.
+// dial makes a connection that a request can be sent on, TLS included, within ConnectTimeout and the deadline of ctx.
 func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 	b.counts.dials.Add(1)
 	until, _ := ctx.Deadline()
@@ -239,7 +239,7 @@ func (b *backend) load() int64 {
 }
 
 // get returns a connection: one that rests and from which nothing has come since, or a new one, by until at the latest; zero:
-// no limit. The request has one of units, so that there is one for it. It parks.
+// no limit. The request holds one of units, so the pool has room for its connection. It parks.
 func (b *backend) get(until time.Time) (*upstream, error) {
 	ctx, drop := withDeadline(context.Background(), until)
 	defer drop()
@@ -268,7 +268,7 @@ func (b *backend) leave(u *upstream, keep bool) {
 	b.exit()
 }
 
-// noteAnswer notes that it has answered. That ends a row of failures, whose number it returns for failed: the answer may
+// noteAnswer notes that b has answered. That ends a row of failures, whose number it returns for failed: the answer may
 // break off yet.
 func (b *backend) noteAnswer() (row int64) {
 	if b.downUntil.Load() == 0 && b.fails.Load() == 0 {
@@ -285,7 +285,7 @@ func (b *backend) noteAnswer() (row int64) {
 	return row
 }
 
-// failed notes that it has not, or has not to the end; then row is what noteAnswer has returned.
+// failed notes that b has not answered a request, or not to the end: then row is what noteAnswer has returned, else 0.
 func (b *backend) failed(row int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -48,8 +48,8 @@ type Config struct {
 	Backends []string
 	// Discover, if not nil, is called by Start on a goroutine. It says with set which backends take the place of Backends, which
 	// may be empty then: without any, requests get 503. A backend that set has named before stays as it is, but for its weight; one
-	// that it does not name gets no further requests. An error of set is about all of a list, which is not taken then. Discover
-	// must return when ctx ends, which Close does.
+	// that it does not name gets no further requests. If set returns an error, the backends stay as they were. Discover must
+	// return when ctx ends, which Close does.
 	Discover func(ctx context.Context, set func(backends []string, weights []int) error)
 	// Weights are those of Backends, in their order, from 0 to MaxWeight; nil: all are 1. A backend of weight 0 gets only
 	// the requests of clients that stick to it.
@@ -131,8 +131,8 @@ type Config struct {
 	// count. If fewer are, requests go to all backends, as they would overload the healthy few. 0: all are used only if
 	// each is out, by failures.
 	PanicThreshold float64
-	// Zone is where this server is, and Zones where each of Backends is. Backends of the own zone go before, as long as the part of
-	// them that PanicThreshold says is well, one at least. "" and nil: there are no zones.
+	// Zone is where this server is, and Zones where each of Backends is. Backends of the own zone are preferred as long as the
+	// part of them that PanicThreshold requires is healthy, and at least one. "" and nil: there are no zones.
 	Zone  string
 	Zones []string
 	// Check, if not nil, asks each backend now and then.
@@ -193,7 +193,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// set fills in what an operator leaves out.
+// def fills in the standard value of a setting that is 0. A negative setting becomes 0: none.
 func def[T int | time.Duration](v *T, standard T) {
 	switch {
 	case *v == 0:

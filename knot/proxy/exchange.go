@@ -106,8 +106,8 @@ type choice struct {
 	home  *backend // which the client sticks to; nil: none
 	key   uint64   // hash of the key by which backends are chosen, if keyed
 	keyed bool
-	loads []balance.Load // kept for the next choice
-	room  []float64      // likewise
+	loads []balance.Load // scratch space of among
+	room  []float64      // scratch space of balance.HotCold
 }
 
 // A reply is what has come of the response.
@@ -182,7 +182,7 @@ func (e *exchange) end() {
 	e.cgi = cgi{}
 }
 
-// sooner is until, or limit after since (see elapsed) if that comes first. Of either zero is none.
+// sooner returns the earlier of until and limit after since (see elapsed). A zero until or limit sets none.
 func sooner(until time.Time, since int64, limit time.Duration) time.Time {
 	if limit > 0 {
 		if by := loaded.Add(time.Duration(since) + limit); until.IsZero() || by.Before(until) {

@@ -83,7 +83,7 @@ func (e *exchange) unreached(err error) error {
 	return &failure{status: status, cause: causeConnect, backend: e.b.name, err: err, unsent: true}
 }
 
-// malformed is the failure for what is no response.
+// malformed is the failure for bytes that are no response.
 func (e *exchange) malformed(err error) error {
 	return &failure{status: 502, cause: causeMalformed, backend: e.b.name, err: err}
 }

@@ -44,7 +44,7 @@ const (
 	stderrMost = 4 << 10
 )
 
-// records is the state of reading them.
+// records is the state of reading the records of a response.
 type records struct {
 	kind      byte
 	left, pad int    // bytes of content and of padding still to come

@@ -16,7 +16,7 @@ type group struct {
 	from uint32                     // what takes turns begins there: at random, or all proxies that start would begin at the first backend
 }
 
-// backends are those of now; not to be changed.
+// backends returns the present backends, in a slice that must not be changed.
 func (g *group) backends() []*backend {
 	if list := g.list.Load(); list != nil {
 		return *list
@@ -162,7 +162,8 @@ func (p *Proxy) isOnly(b *backend) bool {
 func (g *group) next() uint32 { return g.from + uint32(g.turn.Add(1)) }
 
 // pick returns the backend for the next try, none of tried: that which the client sticks to, or one of its group, or one of
-// the first group. If all of that are out for their failures, they count as well: it might be the network. nil: none is left.
+// the first group. If all of the first group are out for their failures, it returns one of them all the same: the network
+// may be at fault. nil: none is left.
 func (e *exchange) pick(tried uint64) *backend {
 	p := e.p
 	turn := e.group.next()

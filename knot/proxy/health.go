@@ -140,7 +140,7 @@ func (k *Check) checkStatus(status int) error {
 	return fmt.Errorf("GET %s has status %d; want 200 to 399", k.Path, status)
 }
 
-// host is what it is called in a Host line.
+// host is the name of b in a Host line.
 func (b *backend) host() string {
 	if b.network == "unix" {
 		return "localhost"

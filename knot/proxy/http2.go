@@ -24,7 +24,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// A dialError is one of making a connection.
+// A dialError is an error of making a connection.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }
@@ -52,7 +52,7 @@ func (b *backend) newHTTP2() *http.Transport {
 	return t
 }
 
-// check is what a Check asks.
+// checkHTTP2 sends the request of a Check, and returns the status of the answer.
 func (b *backend) checkHTTP2(ctx context.Context) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, "GET", b.base()+b.p.Check.Path, nil)
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 )
 
 // A Mirror is a group of backends that get copies of requests, whose answers are dropped. Copied are requests that may be
-// repeated (GET, HEAD, OPTIONS, PUT, DELETE) and ask for no upgrade. None is while requests wait to be let in.
+// repeated (GET, HEAD, OPTIONS, PUT, DELETE) and ask for no upgrade. No copy is made while requests wait for admission.
 type Mirror struct {
 	Backends []string // addresses, as Config.Backends
 	// Discover is as Config.Discover. While it has found no backend, copies are dropped.

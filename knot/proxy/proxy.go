@@ -19,7 +19,7 @@ type Proxy struct {
 	stable      group
 	canary      group // empty: there is none
 	budget      *balance.Budget
-	took        balance.Times // until the answers of requests began that may be hedged
+	took        balance.Times // times until answers began, of requests that may be hedged
 	mirror      *mirror       // nil: there is none
 	copies      bool          // requests are copies, of a Mirror
 	byReports   bool          // backends are chosen by what they say of their load, see listener

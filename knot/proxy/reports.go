@@ -20,7 +20,7 @@ import (
 const (
 	// probeEvery is the shortest time between two probes of a backend: that many requests cost it little.
 	probeEvery = 5 * time.Millisecond
-	// probeTimeout is how long the answer to a probe may take. What is older is not gone by.
+	// probeTimeout is how long the answer to a probe may take: older reports are not used.
 	probeTimeout = time.Second
 	// probeAgain is when a backend that does not report is asked anew.
 	probeAgain = 10 * time.Second
@@ -28,8 +28,8 @@ const (
 	latencyPart = 0.05
 )
 
-// A listener takes up what a backend says of its load. A request that a balance by load is made for asks for a report, and has
-// a backend at random probed: so the ones that get few requests are known too.
+// A listener takes up what a backend says of its load. A request whose backend is chosen by load asks for a report, and has a
+// random backend probed, so that backends that get few requests are known too.
 //
 //	response ─→ useReport ─→ signal ─→ fill ─→ balance.HotCold
 //	probe ────────↑
@@ -37,7 +37,7 @@ type listener struct {
 	signal   balance.Signal
 	probes   chan string // hosts that probes are to be for
 	reports  atomic.Bool // its last response had a report; else it counts by what was sent there; atomic
-	reported atomic.Bool // that it lies, in the log; atomic
+	reported atomic.Bool // the log says that its reports can't be true; atomic
 }
 
 func newListener() *listener { return &listener{probes: make(chan string, 1)} }
@@ -98,7 +98,7 @@ func (e *exchange) takeReport(name, value []byte) bool {
 	return !asksForReport(e.x)
 }
 
-// useReport takes up a report. One that can't be true is not gone by.
+// useReport takes up a report. A report that can't be true is ignored.
 func (b *backend) useReport(value string, binary bool) {
 	s := b.heard
 	r, err := orca.Parse(value, binary)

@@ -12,11 +12,11 @@ import (
 
 // A requestBody is the body of the request, and the task that sends it if it has not come with the head.
 type requestBody struct {
-	content    []byte    // if ready
-	ready      bool      // all of it has come, or there is none
+	content    []byte    // body of the request, if ready
+	ready      bool      // all of the body has come, or there is none
 	repeatable bool      // the method may be repeated
 	bodyTaken  bool      // the request can't be sent again
-	chunked    bool      // so is the body that is sent
+	chunked    bool      // the body is sent in chunks
 	file       *aio.File // has the body, if its length was not known and it does not fit into memory
 	fileSize   int64     // bytes of that
 
@@ -77,7 +77,7 @@ func (e *exchange) sendBody() {
 	}
 }
 
-// A clientError is one of the client's body.
+// A clientError is an error of reading the client's body.
 type clientError struct{ err error }
 
 func (e *clientError) Error() string { return e.err.Error() }

@@ -171,7 +171,8 @@ func (e *exchange) giveBack() bool {
 	return large
 }
 
-// grow takes a large buffer for as much as the client takes without a wait: it would hold what it does not take.
+// grow takes a large buffer, and uses as much of it as the client takes without a wait: a request must not hold more while its
+// client does not read.
 func (e *exchange) grow() {
 	if room := e.inner.WriteRoom(); room > len(e.own) {
 		e.big = largeBuffers.Get().(*[largeBuffer]byte)

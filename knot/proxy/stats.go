@@ -51,7 +51,7 @@ type BackendStats struct {
 	// Ejected counts how often it was taken out, for its failures or by checks.
 	Ejected uint64
 	// Mirrored are the copies of requests that were sent to it, Dropped the copies that were not made: too many were under way, or
-	// requests waited, or no backend of the Mirror was well. They are with its first backend.
+	// requests waited, or no backend of the Mirror was well. Dropped stands with the first backend of the Mirror.
 	Mirrored, Dropped uint64
 	// Weight is what it counts for in the balance now; less than what was set while it starts slowly.
 	Weight float64
@@ -64,7 +64,8 @@ type BackendStats struct {
 // isIdle reports whether no request is here.
 func (b *backend) isIdle() bool { return b.outstanding.Load() == 0 }
 
-// Stats returns the counters of each backend, those of Canary and Mirror too, and of those removed that have requests yet. Safe from anywhere; it never parks.
+// Stats returns the counters of each backend, those of Canary and Mirror too, and of removed backends that still have requests.
+// Safe from anywhere; it never parks.
 func (p *Proxy) Stats() []BackendStats {
 	now := p.clock()
 	p.mu.Lock()

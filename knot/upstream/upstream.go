@@ -29,7 +29,7 @@ const (
 // so that clients whose requests failed together do not come back together.
 const pauseUnit = 50 * time.Millisecond
 
-// maxDrained is how much of a response is read that another try takes the place of, in bytes, so that its connection can be used again.
+// maxDrained is how much is read of a response that is not used, in bytes, so that its connection can be used again.
 const maxDrained = 4 << 10
 
 // A Transport sends requests by Base. It tells the server how long the client will wait, and sends a request again that failed, if its

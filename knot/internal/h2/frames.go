@@ -29,7 +29,7 @@ const (
 	headFrames = 128
 )
 
-// countUseless counts a useless frame, and reports whether the client may still send. It needs mu.
+// countUseless counts a useless frame, and returns an error if the client has sent too many. It needs mu.
 func (h *Conn) countUseless() error {
 	if h.uselessLeft--; h.uselessLeft < 0 {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)

@@ -53,6 +53,7 @@ type Stream struct {
 	timerAt         time.Time
 }
 
+// ErrReset is the error of a write when the client has reset the request, or is gone.
 var ErrReset = errors.New("knot: the client has reset the request, or is gone")
 
 // newStream is called by the reader for the head that it has received.
@@ -471,7 +472,7 @@ func (st *Stream) SetWriteDeadline(t time.Time) error {
 	return st.setDeadline(&st.writeBy, &st.writer, t)
 }
 
-// setDeadline wakes the one that waits, which looks at the deadline again.
+// setDeadline wakes the task that waits in slot, which looks at the deadline again.
 func (st *Stream) setDeadline(by *time.Time, slot **engine.Waiter, t time.Time) error {
 	st.h.mu.Lock()
 	defer st.h.unlock()

@@ -134,7 +134,7 @@ func (h *Conn) kick() {
 	}
 }
 
-// flushLater is a task.
+// flushLater is flush in a task of its own, after tasks that are ready have run.
 func (h *Conn) flushLater() {
 	task.Yield()
 	h.mu.Lock()
@@ -145,7 +145,7 @@ func (h *Conn) flushLater() {
 	}
 }
 
-// flush writes what has been gathered. It is called when no task is writing.
+// flush writes what has been gathered. It is called when no task is writing. It needs mu, which it leaves meanwhile.
 func (h *Conn) flush() {
 	h.writing = true
 	for !h.over && len(h.out) > 0 {
