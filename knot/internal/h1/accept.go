@@ -8,7 +8,7 @@ const MaxCodings = 8
 // An Acceptance is what a client says about content codings (RFC 9110, 12.5.3). The zero value is that of a client that says
 // nothing.
 type Acceptance struct {
-	weights       [MaxCodings]int // in thousandths, and 1; 0: not named
+	weights       [MaxCodings]int // in thousandths, plus 1; 0: not named
 	any, identity int             // in thousandths
 	there         bool
 }

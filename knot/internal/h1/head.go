@@ -29,7 +29,7 @@ func (s Span) Of(head []byte) []byte { return head[s.From:s.To:s.To] }
 // field is one header line.
 type field struct{ Name, Value Span }
 
-// HeadLimits bounds what parse takes. Sizes in bytes.
+// HeadLimits bounds what Parse takes. Sizes in bytes.
 type HeadLimits struct {
 	Line   int // request line, without its CR LF
 	Size   int // whole head, with the blank line

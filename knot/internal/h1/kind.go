@@ -10,7 +10,7 @@ func (h *Head) MethodText(b []byte) []byte {
 	return b[h.Start : h.Target.From-1]
 }
 
-// ProtoText is the name of the version, as in "HTTP/1.1"; framed: that is HTTP/2.
+// ProtoText is the name of the version, as in "HTTP/1.1"; framed is 2 or 3 for HTTP/2 and HTTP/3, else 0.
 func (h *Head) ProtoText(framed int) string {
 	switch {
 	case framed > 0:

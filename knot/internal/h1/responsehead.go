@@ -38,7 +38,8 @@ func (h *ResponseHead) Parse(b []byte) (whole bool, err error) {
 	return h.fields(b, i, f)
 }
 
-// ParseCGI is Parse for what a CGI program answers (RFC 3875, 6): the status is in a line Status, 200 if there is none.
+// ParseCGI is Parse for what a CGI program answers (RFC 3875, 6): the status is in a line Status. Without that line it is 302
+// if there is a Location, else 200.
 func (h *ResponseHead) ParseCGI(b []byte) (whole bool, err error) {
 	h.head.Reset()
 	h.Status, h.Minor = 200, 1

@@ -237,7 +237,7 @@ func (c *Context) Detach() {
 	c.part()
 }
 
-// part needs mu.
+// part unties c from Parents, By and the client, but not from Std. It needs mu.
 func (c *Context) part() {
 	for i := range c.Parents {
 		if untie := c.untie[i]; untie != nil {

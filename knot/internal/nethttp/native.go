@@ -23,7 +23,7 @@ type Native struct {
 
 const (
 	routesMax   = 1024
-	nativeTrust = 64
+	nativeTrust = 64 // short requests on goroutines until those of their route are tried in tasks again
 	nativeShort = time.Millisecond
 )
 

@@ -86,8 +86,8 @@ func (t logTo) Handle(ctx context.Context, r slog.Record) error {
 type Hooks struct {
 	Std *http.Server // nil: none; fixed
 
-	basing task.Mutex                      // of the call of BaseContext
-	base   atomic.Pointer[context.Context] // what that has returned; nil: it has not been called; atomic
+	basing task.Mutex                      // held during the call of BaseContext
+	base   atomic.Pointer[context.Context] // what BaseContext has returned; nil: it has not been called; atomic
 }
 
 // Begin calls BaseContext, if it has not been called before.

@@ -24,8 +24,8 @@ const (
 	signature = "\r\n\r\n\x00\r\nQUIT\n"
 )
 
-// A Header is what it says: both addresses, or none if the connection is the proxy's own, as for its health checks, or the
-// proxy does not know.
+// A Header has both addresses of the client's connection, or none if the connection is the proxy's own, as for its health
+// checks, or the proxy does not know them.
 type Header struct{ Source, Destination netip.AddrPort }
 
 var (

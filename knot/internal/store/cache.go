@@ -33,8 +33,8 @@ type shard struct {
 	Most   int64  // of bytes; fixed
 	Files  int    // longest that opened may be; fixed
 
-	// Seen remembers of paths that were not worth a place in a full cache that they were
-	// asked for: a hash each, at a place that the hash says. guarded by mu
+	// Seen has hashes of paths that were asked for when the cache was full, each at a place that the
+	// hash says: a path that is asked for again is worth a place. guarded by mu
 	Seen []uint32
 
 	stats Stats    // guarded by mu; what can be counted on the fly

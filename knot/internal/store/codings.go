@@ -26,7 +26,7 @@ var (
 	errNotKept = errors.New("knot: there is no room or no time to compress the file")
 )
 
-// codings is what a Files knows about compression. All fields are fixed.
+// codings is what a Store knows about compression. All fields are fixed.
 type codings struct {
 	list       []Coding
 	suffixes   bool // one of list has a Suffix
@@ -57,7 +57,7 @@ func (f *Store) configureCodings(config *Config) error {
 	return nil
 }
 
-// compressing is taken while a file is compressed, by whichever Files: a processor is left for the loops.
+// Compressing is taken while a file is compressed, by any Store: a processor is left for the loops.
 var (
 	Compressing     = task.NewSemaphore(MostCompressing)
 	MostCompressing = int64(max(1, runtime.GOMAXPROCS(0)-1))

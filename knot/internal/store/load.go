@@ -19,7 +19,7 @@ import (
 
 var (
 	ErrDirectory = errors.New("knot: the path is a directory")
-	// errLost means that the task that was to open a file was torn away from it.
+	// errLost means that the task that was opening a file has ended: another one has to open it.
 	errLost = errors.New("knot: opening the file was abandoned")
 )
 
@@ -341,7 +341,7 @@ func (e *Entry) readWhole() bool {
 }
 
 // describe prepares the header lines that go with what w says of the file called name, which was last modified as its head
-// says; sum is one of its content if that was made on the fly.
+// says; sum is a checksum of the content if that was made on the fly.
 func (e *Entry) describe(f *Store, name, ctype string, w *want, sum uint32) {
 	h := &e.Head
 	e.name, h.Type = name, ctype

@@ -35,7 +35,7 @@ type Memory struct {
 // FreePoison, if set by a test, sees memory that has become free.
 var FreePoison func([]byte)
 
-// reserve maps memory for n bytes, which takes none until it is used.
+// reserve maps memory for so many bytes, which takes none until it is used.
 func (m *Memory) reserve(bytes int64) error {
 	if bytes <= 0 {
 		return nil

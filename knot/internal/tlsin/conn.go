@@ -57,7 +57,7 @@ func New(raw net.Conn, config *tls.Config, sheds bool) net.Conn {
 	return restingConn{c}
 }
 
-// rester is a connection that can wait without a task, as resterAt and counted are, see netpoll.Conn.
+// rester is a connection that can wait without a task. It, resterAt and counted have methods of a netpoll.Conn, see there.
 type rester interface {
 	OnReadable(fn func()) error
 }
@@ -187,7 +187,7 @@ func Of(nc net.Conn) *Conn {
 	return nil
 }
 
-// Waiting reports whether a Read would find something without one of the connection below.
+// Waiting reports whether a Read would find something without a Read of the connection below.
 // It is for the connection's task.
 func (c *Conn) Waiting() bool {
 	return c.more && mayHoldMore(c.tls.Load()) || c.record.whole()

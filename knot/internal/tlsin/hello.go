@@ -74,7 +74,7 @@ func Check(c *tls.Config) error {
 	return nil
 }
 
-// HasLeft asks the kernel whether the client that has begun a hello has ended its side. It can't end the handshake then.
+// HasLeft asks the kernel whether the client that has begun a hello has ended its side: then it can't complete the handshake.
 func HasLeft(nc net.Conn) (left bool) {
 	onSocket(nc, func(fd int) {
 		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
