@@ -41,10 +41,10 @@ const (
 
 var adminGrace = time.Second // for tests to change
 
-// An addressError is one of an address that is to be listened on.
+// An addressError is an error of listening on an address.
 type addressError struct {
 	addr string
-	key  string // that says it: a flag, or listen.1.addr
+	key  string // where the address is configured: a flag, or listen.1.addr
 	err  error
 }
 

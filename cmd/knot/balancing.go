@@ -10,7 +10,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
-// balancing is what a table says of the choice among backends. proxy.New checks it, but for texts that take reads.
+// balancing sets in p what a table says of the choice among backends. proxy.New checks it, but for texts that take reads.
 func balancing(c *config.Balancing, p *proxy.Config, take func(key, text string, into *time.Duration), wrong *mistakes) {
 	p.Weights, p.Balance, p.Bound, p.RetryShare, p.Hedge = c.Weights, c.Balance, c.Bound, c.RetryShare, c.Hedge
 	p.PanicThreshold, p.Zone, p.Zones = c.PanicThreshold, c.Zone, c.Zones

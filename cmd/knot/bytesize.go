@@ -37,7 +37,7 @@ var errByteSize = errors.New("want a size like 500KB, 64MB or 2GB")
 func (b *byteSize) Set(text string) error {
 	digits, unit := strings.TrimSpace(strings.ToUpper(text)), int64(1)
 	for _, u := range byteUnits {
-		// Also by the first letter alone, and in the spelling of the purists.
+		// Also KiB, and K alone.
 		for _, name := range []string{u.name[:1] + "IB", u.name, u.name[:1]} {
 			if rest, ok := strings.CutSuffix(digits, name); ok && unit == 1 {
 				digits, unit = strings.TrimSpace(rest), u.size

@@ -29,7 +29,7 @@ func groups(c *config.Proxy) (to, canary, mirror []string) {
 	return c.To, canary, mirror
 }
 
-// room is how many backends a group may have beside another group, of whose backends discovery may give found at most.
+// room is how many backends a group may have beside the group other, which has found backends at most if it is discovered.
 func room(other []string, found int) int {
 	if slices.ContainsFunc(other, discovery.IsSource) {
 		return proxy.MaxBackends - found

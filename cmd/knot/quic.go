@@ -81,8 +81,8 @@ func (l *listening) openQUIC(p *addresses.Point, beside []*knot.Endpoint) (*knot
 	return &knot.Endpoint{Listener: over, Handler: handle, ErrorPage: e.ErrorPage}, nil
 }
 
-// predecessorEnd is closed when the process that this one follows has ended; nil: there is none. Its sockets of UDP are read by it until then:
-// the kernel gives each packet to any of the processes that read.
+// predecessorEnd is closed when the process that this one follows has ended; nil: there is none. That process reads the UDP
+// sockets until then: the kernel gives each packet to any of the processes that read.
 func predecessorEnd(in *inheritance) <-chan struct{} {
 	if in.answer == nil {
 		return nil

@@ -86,8 +86,8 @@ func newTLS(s *secured) *tlsNow {
 	return n
 }
 
-// withTickets is c, which may be nil, with tickets of shared keys. Keys that are set later in n.config would not be seen: a server works with
-// a copy of it.
+// withTickets is c, which may be nil, with tickets of shared keys. Keys that are set later in n.config would not be seen: a
+// server works with a copy of it.
 func (n *tlsNow) withTickets(c *tls.Config) *tls.Config {
 	if n.tickets == nil || c == nil {
 		return c

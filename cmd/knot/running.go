@@ -137,8 +137,8 @@ func (r *running) tooOften() (n uint64) {
 	return n
 }
 
-// change serves what fresh says, but for its addresses: they are prepared, unless nothing is listened on yet. After an error everything
-// is as before.
+// change serves what fresh says, but for its addresses: they are prepared, unless nothing is listened on yet. After an error
+// everything is as before.
 func (r *running) change(fresh *settings, log *slog.Logger) (addrs *relisten, err error) {
 	parts, err := r.parts.prepare(fresh, log)
 	if err != nil {
@@ -161,8 +161,9 @@ func (r *running) change(fresh *settings, log *slog.Logger) (addrs *relisten, er
 }
 
 // reload reads the configuration file again and serves what it says now. If something is wrong with it, everything stays as it
-// was. Of keys that can't change while knot runs it says which ones would. set is what knot was started with, from args. Before
-// anything is served, when root's rights may not be given up yet, it only notes for catchUp that it was called. After handOver it only opens logs anew.
+// was. It logs the keys that have changed and take effect only at a start. set is what knot was started with, from args.
+// Before anything is served, when root's rights may not be given up yet, it only notes for catchUp that it was called. After
+// handOver it only opens logs anew.
 func (r *running) reload(set *settings, args []string, log *slog.Logger) {
 	r.reloads.Lock()
 	defer r.reloads.Unlock()

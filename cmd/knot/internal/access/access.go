@@ -38,7 +38,7 @@ type Config struct {
 	Cookies map[string]string `toml:"cookies"`
 	// Action is "allow" or "deny".
 	Action string `toml:"action"`
-	// Status of responses to requests that are denied, 400 to 499; 0: 403.
+	// Status of responses to requests that are denied, 400 to 498; 0: 403.
 	Status int `toml:"status"`
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedstore"
 )
 
-// Protocol is what an authority offers that looks by TLS whether a name is ours (RFC 8737).
+// Protocol is the one that an authority offers when it checks by TLS whether a name is ours (RFC 8737).
 const Protocol = acmez.ACMETLS1Protocol
 
 const (
@@ -123,8 +123,8 @@ func (m *Manager) noteEvent(_ context.Context, event string, data map[string]any
 	return nil
 }
 
-// Start has the authority asked for what is not in the folder. It finds the server at secure, and by HTTP at plain; nil: there is no such address.
-// Only the first call counts.
+// Start has the authority asked for the certificates that are not in the storage. The authority finds the server at secure,
+// and by HTTP at plain; nil: there is no such address. Only the first call counts.
 func (m *Manager) Start(secure, plain net.Addr) {
 	m.begun.Do(func() { m.start(secure, plain) })
 }
@@ -154,7 +154,8 @@ func (m *Manager) start(secure, plain net.Addr) {
 	}
 }
 
-// Load takes certificates for these hosts that are in the folder into memory. It must be called once, before Start and handshakes.
+// Load takes certificates for these hosts that are in the storage into memory. It must be called once, before Start and
+// handshakes.
 func (m *Manager) Load(hosts []string) {
 	ctx, cancel := context.WithTimeout(m.ctx, loadPatience)
 	defer cancel()
@@ -175,7 +176,8 @@ func (m *Manager) Load(hosts []string) {
 	}
 }
 
-// begin gets what is not there or is to be renewed. certmagic tries again by itself, but where its storage fails.
+// begin gets the certificate of host if it is not there or is to be renewed. certmagic tries again by itself, but where its
+// storage fails.
 func (m *Manager) begin(host string) {
 	ctx := sharedstore.Patient(m.ctx)
 	if had := m.cache.AllMatchingCertificates(host); len(had) > 0 && had[0].NeedsRenewal(m.named) {

@@ -86,8 +86,8 @@ func (c *Change) Undo() {
 	}
 }
 
-// Finish ends the points before, once those that were added are served: clients that wait to be accepted where nobody is to
-// listen any more are still served, until ctx ends.
+// Finish ends the points before, once those that were added are served. Clients that wait to be accepted at addresses that are
+// gone are still served, until ctx ends.
 func (c *Change) Finish(ctx context.Context) {
 	for _, p := range c.Added {
 		for _, ln := range p.opened {

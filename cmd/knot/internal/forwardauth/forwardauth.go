@@ -73,8 +73,8 @@ type Rules struct {
 	names []string // of all lines that are copied
 }
 
-// New reads the tables of a site. open makes what asks the backends of the table with that index, with the time for an answer. wrong
-// has what is wrong with each table, by its index.
+// New reads the tables of a site. open makes the Proxy that asks the backends of the table with that index, with the time for
+// an answer. wrong has what is wrong with each table, by its index.
 func New(tables []Config, open func(i int, timeout time.Duration) (*proxy.Proxy, []site.Fault)) (rs *Rules, wrong map[int][]site.Fault) {
 	rs = new(Rules)
 	wrong = site.ReadTables(len(tables), Most, "to", "tables of forward-auth", func(i int) []site.Fault {

@@ -160,7 +160,7 @@ func (rules CrossOrigin) Prepare(x *knot.Ctx) {
 	}
 }
 
-// FilterHead implements knot.Filter. What a backend says goes: two answers are none.
+// FilterHead implements knot.Filter. It removes what a backend says of CORS: browsers refuse a response with two answers.
 func (r *corsRule) FilterHead(x *knot.Ctx, h knot.ResponseHead) {
 	h.Del("Access-Control-Allow-Origin")
 	h.Del("Access-Control-Allow-Credentials")

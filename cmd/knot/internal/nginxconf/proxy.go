@@ -242,7 +242,7 @@ func (out *tables) addProxies(common table, patterns, except []string, missing b
 	}
 }
 
-// proxyHost translates proxy_set_header: Host here, names of the client that Knot tells of itself, and others as headers.
+// proxyHost translates the line Host of proxy_set_header; backendHeaders translates the others.
 func (t *translation) proxyHost(s *server, l *location, addr string, out *table) {
 	host := "backend"
 	if t.upstreams[addr] != nil {

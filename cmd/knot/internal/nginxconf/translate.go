@@ -149,7 +149,7 @@ func (s *level) all(until *level, names ...string) (all []*Directive) {
 	return nil
 }
 
-// one is the only one of those; nil: there is none.
+// one is the first of those; nil: there is none.
 func (s *level) one(until *level, name string) *Directive {
 	if all := s.all(until, name); len(all) > 0 {
 		return all[0]
@@ -157,7 +157,7 @@ func (s *level) one(until *level, name string) *Directive {
 	return nil
 }
 
-// value is the first argument of one that is in force, which counts as translated.
+// value is the first argument of the directive that one returns, which then counts as translated; "": there is none.
 func (t *translation) value(s *level, name string) string {
 	d := s.one(nil, name)
 	if d == nil {

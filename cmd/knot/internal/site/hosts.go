@@ -193,10 +193,11 @@ func (h *Hosts) retireIfUnused() {
 // more: close the Files of its sites, say. It may be called on a loop, and must not block for long.
 func (h *Hosts) OnRetire(fn func()) { h.onRetire = fn }
 
-// protoACME is what an authority asks for that looks by TLS (RFC 8737). It sends no request, and has no certificate.
+// protoACME is the protocol by which an authority checks a name by TLS (RFC 8737). The authority sends no request, and has no
+// certificate.
 const protoACME = "acme-tls/1"
 
-// Handshakes is given, with what the sites want that clients ask for.
+// Handshakes is given with what Site.Handshake sets for the site that a client asks for.
 func (s *Switch) Handshakes(given *tls.Config) *tls.Config {
 	c := given.Clone()
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (config *tls.Config, err error) {

@@ -14,8 +14,8 @@ import (
 type Site struct {
 	// Files are what it serves. Give them FileHeaders(Headers) as FilesConfig.Header. nil: there are none.
 	Files *knot.Files
-	// Prepare are called first for each request, for one that is refused before it gets here by ErrorPage, and may be called
-	// twice. They must not park.
+	// Prepare are called first for each request, or by ErrorPage for a request that is refused before it gets here. They may be
+	// called twice, and must not park.
 	Prepare []func(x *knot.Ctx)
 	// Around is called with each request and the rest of the handling, which it is to call; nil: that is called at once.
 	Around func(x *knot.Ctx, rest knot.Handler) error
@@ -24,10 +24,10 @@ type Site struct {
 	Handshake func(*tls.Config)
 	// Steps are asked in order, before Guards, until one has answered.
 	Steps []Step
-	// Rewrite is what a request that has passed the Guards is served as in place of its path and query; "": as that. The Guards
+	// Rewrite returns the target that a request that has passed the Guards is served as; "": its own path and query. The Guards
 	// for the new path have to let it pass too. nil: nothing is rewritten.
 	Rewrite func(x *knot.Ctx) (target string, err error)
-	// Try is which path a request is served as that no Route is for, Missing ones aside; nil: its own.
+	// Try chooses the path that a request is served as if no Route is for it, Missing ones aside; nil: its own.
 	Try *Try
 	// Routes go before files; the first one that matches counts.
 	Routes []Route

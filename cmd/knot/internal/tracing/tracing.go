@@ -1,5 +1,5 @@
-// Package tracing makes spans of OpenTelemetry of the requests to a server, of the tries of its proxies, and of waits in line, and
-// sends them to a collector by OTLP over HTTP.
+// Package tracing makes spans of OpenTelemetry of the requests to a server, of the tries of its proxies, and of waits for
+// admission or a connection, and sends them to a collector by OTLP over HTTP.
 package tracing
 
 import (
