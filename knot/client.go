@@ -49,7 +49,7 @@ func (x *Ctx) decideClient(also Trust) {
 }
 
 // countForClient has the connection of a proxy that Server.Trust names count for the client of this request, when
-// requests are admitted: the client of the next request is not known before it is let in and read.
+// requests are admitted: the client of the next request is not known before it is admitted and read.
 func (x *Ctx) countForClient() {
 	if !x.srv.settings().trust.peers.IsZero() && x.TrustPeers(Trust{}) {
 		x.c.setClient(x.client.Addr)

@@ -102,7 +102,7 @@ type conn struct {
 	served          bool // at least one request
 	lingering       bool
 	inside          bool // has entered, see enter
-	refused         bool // was not let in
+	refused         bool // was not admitted
 	extended        bool // see extend
 	opens           opening
 	unwanted        bool // above MaxConns: gets an alert in place of the TLS handshake; set under srv.conns.mu, before start
@@ -288,9 +288,9 @@ func (c *conn) outlastedDeadline() bool {
 	return true
 }
 
-// extend handles a read deadline that passed while a request waited to be let in, and reports whether
+// extend handles a read deadline that passed while a request waited to be admitted, and reports whether
 // it may go on waiting. A first deadline was for the request to come, which it has, and may have been
-// close, or gone by while the process stood still; so there is another one, as for a connection that
+// close, or have passed while the process stood still; so there is another one, as for a connection that
 // begins to rest. A second is the end.
 func (c *conn) extend() bool {
 	if c.extended {

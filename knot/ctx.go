@@ -117,7 +117,7 @@ func newCtx() *Ctx {
 	return &Ctx{buffers: buffers{in: make([]byte, inSize), out: make([]byte, 0, outSize)}, answers: counters.NewBatch()}
 }
 
-// headBytes is what the spans of head count from.
+// headBytes is the text that the spans of head count from.
 func (x *Ctx) headBytes() []byte {
 	if x.headCopy != nil {
 		return x.headCopy

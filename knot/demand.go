@@ -23,7 +23,7 @@ type demands struct {
 	malformed, late  atomic.Uint64
 }
 
-// demandsOf is what s reads; nil: nothing.
+// demandsOf returns the demands that s reads; nil: none.
 func demandsOf(s *Server) *demands {
 	if s.TimeoutHeader == "" && s.UrgencyHeader == "" {
 		return nil
@@ -33,10 +33,10 @@ func demandsOf(s *Server) *demands {
 	return d
 }
 
-// readsFirst reports whether requests are read before they are admitted, as when they are depends on what they say.
+// readsFirst reports whether requests are read before they are admitted, as their heads decide about their order.
 func (s *Server) readsFirst() bool { return s.Priority != nil || s.demands != nil }
 
-// A demand is what a request says of how long its client will wait, and how important it is. It is of the request's task.
+// A demand is what a request says of how long its client will wait, and how important it is. It belongs to the request's task.
 type demand struct {
 	deadline time.Time // zero: none
 	urgency  int

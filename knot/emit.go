@@ -119,8 +119,8 @@ func (x *Ctx) sent(err error) error {
 	return err
 }
 
-// dropGathered drops what is gathered of a response that is not to be completed. If none of it has left it is open again;
-// otherwise the client must not get more of it: that might be its end.
+// dropGathered drops what is gathered of a response that is not to be completed. If none of the response has been sent, it is
+// open again. Otherwise the client must not get more of it: that might be its end.
 func (x *Ctx) dropGathered() {
 	r := &x.resp
 	switch {

@@ -41,7 +41,7 @@ var errManyEndpoints = errors.New("knot: too many endpoints were served; want at
 
 var errForeignProxied = errors.New("knot: an Endpoint with ProxyProtocol needs a *netpoll.Listener")
 
-// bare is ln, or what is inside if it is an Endpoint.
+// bare is ln, or the Listener of ln if that is an Endpoint.
 func bare(ln net.Listener) net.Listener {
 	if e, ok := ln.(*Endpoint); ok {
 		return e.Listener
@@ -49,7 +49,7 @@ func bare(ln net.Listener) net.Listener {
 	return ln
 }
 
-// entryOf is how to serve ln, over TLS if config is not nil, or, of an Endpoint, as that says.
+// entryOf returns how to serve ln: over TLS if config is not nil, or as ln says if it is an Endpoint.
 func (s *Server) entryOf(ln net.Listener, config *tls.Config) (entry, error) {
 	e, ok := ln.(*Endpoint)
 	if !ok {
@@ -90,7 +90,7 @@ func (s *Server) endpointOf(c *conn) *Endpoint {
 	return (*s.endpoints.Load())[c.endpoint-1]
 }
 
-// handlerOf is what answers the request.
+// handlerOf returns the handler of the request.
 func (x *Ctx) handlerOf() Handler {
 	if e := x.srv.endpointOf(x.c); e != nil && e.Handler != nil {
 		return e.Handler
@@ -98,7 +98,7 @@ func (x *Ctx) handlerOf() Handler {
 	return x.srv.handler
 }
 
-// errorPages is what makes pages of errors, nil if that is not said.
+// errorPages returns the function that makes pages of errors; nil: there is none.
 func (x *Ctx) errorPages() func(x *Ctx, status int) (ctype string, page []byte) {
 	if e := x.srv.endpointOf(x.c); e != nil && e.ErrorPage != nil {
 		return e.ErrorPage

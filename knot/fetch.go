@@ -32,8 +32,8 @@ type fetch struct {
 // errStopped ends a fetch that was stopped.
 var errStopped = errors.New("knot: the fetch was stopped")
 
-// Fetch begins a request without a body that h answers, in a task of its own. It is from the client of x, by the same
-// connection, and goes on when x has ended: it is for what the response is worth to others. head is its text in HTTP/1.1, with
+// Fetch begins a request without a body that h answers, in a task of its own. It counts as from the client of x, by the same
+// connection, and goes on when x has ended, as other requests may use the response. head is its text in HTTP/1.1, with
 // the blank line, and is not to be changed. It is neither admitted, counted nor logged as a request of a client. stop tells h
 // that the response is not wanted any more, as if the client had gone. It never parks, and may be called from anywhere.
 func (i *inner) Fetch(head []byte, h Handler, to ownctx.Receiver) (stop func()) {
@@ -160,10 +160,10 @@ func (f *fetch) take(p []byte) error {
 	}
 }
 
-// keep keeps what is not whole.
+// keep keeps a head, or a line of framing, that is not whole.
 func (f *fetch) keep(data []byte) { f.unparsed = append(f.unparsed[:0], data...) }
 
-// lines are those of the head in b.
+// lines calls a function for the lines of the head in b, without those that frame the body.
 func (f *fetch) lines(b []byte) func(func(name, value []byte) bool) {
 	return func(fn func(name, value []byte) bool) {
 		f.parsed.Each(b, func(name, value []byte) bool {

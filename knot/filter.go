@@ -161,14 +161,14 @@ const encodePiece = 32 << 10
 type coding struct {
 	x    *Ctx
 	enc  Encoder
-	out  []byte // what is coded, until the response is committed
+	out  []byte // coded bytes, until the response is committed
 	sent int64  // bytes
 	busy int    // bytes coded since other tasks had their turn
 }
 
 var codings = sync.Pool{New: func() any { return new(coding) }}
 
-// Write takes what is coded.
+// Write takes coded bytes.
 func (c *coding) Write(p []byte) (int, error) {
 	c.sent += int64(len(p))
 	if r := &c.x.resp; r.phase == respOpen {

@@ -67,7 +67,7 @@ type streaming interface {
 	AwaitRoom(n int64) (int64, error)
 	// WriteSome is Write for as much of p, a part of a body, as there is room for.
 	WriteSome(p []byte) (int, error)
-	// Gather is Write of what more of the same response follows at once.
+	// Gather is Write of a part of a response whose next part follows at once.
 	Gather(p []byte) (int, error)
 }
 

@@ -157,7 +157,7 @@ func (i *inner) SendHead() error {
 
 // A bodyApart is an ownctx.Body, which documents its methods.
 type bodyApart struct {
-	x, y    *Ctx       // the handler's; that which has the buffer and the state of the body meanwhile
+	x, y    *Ctx       // the handler's; the one that has the buffer and the state of the body meanwhile
 	reading task.Mutex // held by the reader
 	trailer []byte     // lines with their CR LF; guarded by reading
 	over    bool       // guarded by reading

@@ -115,7 +115,7 @@ func OffloadHTTP(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { nethttp.Offload(h, w, r) })
 }
 
-// A describedServer is what http.ServerContextKey leads to.
+// A describedServer has the http.Server behind http.ServerContextKey, and the Server that it describes.
 type describedServer struct {
 	of  *Server
 	std *http.Server

@@ -160,8 +160,8 @@ func (e *exchange) Filter(f Filter) {
 // CloseNotify implements http.CloseNotifier.
 func (e *exchange) CloseNotify() <-chan bool { return e.ctx.CloseNotify() }
 
-// A framedWriter is what of an exchange a handler of net/http gets for a request of HTTP/2 or HTTP/3, which has
-// no connection to take over.
+// A framedWriter is an exchange without Hijack: the ResponseWriter for a request of HTTP/2 or HTTP/3, which has no
+// connection to take over.
 type framedWriter struct{ responseWriter }
 
 type responseWriter interface {

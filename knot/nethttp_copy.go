@@ -21,9 +21,9 @@ const (
 
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
-// ReadFrom implements io.ReaderFrom. A file whose length is the rest of the declared
-// Content-Length is sent from the kernel's page cache (sendfile(2)), and what is not there is
-// waited for without holding up the loop.
+// ReadFrom implements io.ReaderFrom. A file of 32 KB or more, within the declared Content-Length,
+// is sent from the kernel's page cache (sendfile(2)); parts that are not there are waited for
+// without holding up the loop.
 func (e *exchange) ReadFrom(src io.Reader) (total int64, err error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)

@@ -37,7 +37,7 @@ func (e *exchange) request() error {
 	return nil
 }
 
-// connFacts is what all requests of net/http on a connection have in common.
+// connFacts are facts about a connection, for Ctx.TLS and for requests of net/http.
 type connFacts struct {
 	remote string
 	tls    *tls.ConnectionState

@@ -10,7 +10,7 @@ import (
 )
 
 // FromHTTP makes a Server that serves as std does, in tasks: a program with an http.Server of its own calls Run,
-// ListenAndServe, Serve, Shutdown and Close of what it gets in the place of std's. Handler and ErrorLog of std are looked at
+// ListenAndServe, Serve, Shutdown and Close of that Server in place of std's. Handler and ErrorLog of std are looked at
 // with each use, and http.ServerContextKey leads to std. Fields of the Server may be changed before it is started.
 //
 //   - Addr (if empty port 80, or 443 with TLS), ReadHeaderTimeout, IdleTimeout, MaxHeaderBytes, HTTP2 and
@@ -56,7 +56,7 @@ func likeHTTP(h *http.Handler) *Server {
 	}
 }
 
-// stdContext is what the context of a request on c has its values from, and ends with; nil: nothing.
+// stdContext is the context that a request's context on c takes its values from, and ends with; nil: there is none.
 func (s *Server) stdContext(c *conn) context.Context {
 	if !s.std.HasContext() {
 		return nil

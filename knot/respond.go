@@ -365,7 +365,7 @@ func (x *Ctx) commit(length int64) {
 	switch {
 	case h1.Bodyless(r.status):
 	case x.opensTunnel():
-		x.closing = x.closing || length != 0 // whoever reads on could not tell where that ends
+		x.closing = x.closing || length != 0 // the client could not tell where the tunnel ends
 	case length >= 0:
 		out = append(out, "Content-Length: "...)
 		out = append(strconv.AppendInt(out, length, 10), "\r\n"...)

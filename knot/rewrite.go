@@ -6,7 +6,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
-// rewritten is what a request is served as in place of what was asked for.
+// rewritten is the target that a request is served as in place of the client's.
 type rewritten struct {
 	target string // path and query
 	path   []byte // as it stands in target

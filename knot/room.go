@@ -14,7 +14,7 @@ import (
 
 // How many connections a Server may have, and which go when there are too many.
 
-// An admission is what becomes of a new connection.
+// An admission is the decision about a new connection.
 type admission uint8
 
 const (

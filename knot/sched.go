@@ -23,14 +23,14 @@ func answered(n int) {
 // requests is where requests enter.
 var requests = tasks.Entrance("request")
 
-// enter lets c in, which may park; or sets c.refused. The context of the task may end
-// meanwhile, then c is served as far as that goes.
+// enter asks for admission, and sets c.inside or c.refused. It may park. If the context of the task ends
+// meanwhile, neither is set, and c is served as far as that goes.
 func (c *conn) enter() {
 	err := c.enterAt(requests)
 	c.inside, c.refused = err == nil, refused(err)
 }
 
-// enterAt asks to be let in, which may park. Stalled responses are ended before c is refused.
+// enterAt asks to be admitted at e, which may park. Stalled responses are ended before c is refused.
 func (c *conn) enterAt(e *ressched.Entrance) error {
 	err := (*engine.Entrance)(e).EnterFrom(c.client())
 	for refused(err) && c.endStalled() {

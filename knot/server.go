@@ -219,7 +219,7 @@ func orDefault[T int | int64 | time.Duration](v, standard, none T) T {
 }
 
 const (
-	// maxConns leaves room for what admit adds.
+	// maxConns leaves room for the connections above MaxConns that admit takes up.
 	maxConns = 1 << 30
 	// maxHead is the largest head in bytes: what a span can point to.
 	maxHead = 1 << 30

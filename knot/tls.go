@@ -35,7 +35,7 @@ func (s *Server) Handshakes() (done, failed, refused uint64) {
 	return h.done.Load(), h.failed.Load(), h.refused.Load()
 }
 
-// serverTLS is what the server uses of given, which may be nil.
+// serverTLS returns the config that the server uses for given, which may be nil.
 func (s *Server) serverTLS(given *tls.Config) *tls.Config {
 	return tlsin.Config(nethttp.Protocols(s.std.Std, given, protocols()), protocols())
 }
@@ -152,7 +152,7 @@ func (c *conn) awakeNew() bool {
 	return c.waiter() == nil || c.state.CompareAndSwap(connFresh, connActive)
 }
 
-// mayShake asks to be let in, which may park. It reports whether c is in, and whether it may
+// mayShake asks to be admitted, which may park. It reports whether c is in, and whether it may
 // have its handshake.
 func (c *conn) mayShake() (in, may bool) {
 	err := c.enterAt(handshakes)

@@ -273,7 +273,7 @@ func (x *Ctx) kind() (route, detail uint32) {
 	return h1.Kind(x.head.Method, x.path, x.head.Query.Of(x.headBytes()))
 }
 
-// conclude is what every answered request ends with.
+// conclude is called at the end of every answered request.
 func (x *Ctx) conclude() {
 	x.finished = true
 	if len(x.resp.filters) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
-// demandSettings are what knot goes by of deadlines and importance, besides the flags.
+// demandSettings are the settings of deadlines and importance besides the flags.
 type demandSettings struct {
 	tables []importance.Config
 	rules  importance.Rules // made of tables

@@ -30,7 +30,8 @@ type expiryLog struct {
 	expired bool      // what was told; guarded by mu
 }
 
-// look tells what is not told yet, or was a day ago. fresh: the certificates are new, and nothing was told of them.
+// look logs that a certificate expires soon, or has expired, unless it has logged that within a day. fresh: the certificates
+// are new, and nothing was logged of them.
 func (e *expiryLog) look(now time.Time, fresh bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,8 +15,8 @@ const (
 	maxAge = time.Second
 )
 
-// A Signal is what a backend has last said of its load. It counts for one request: balancers that go by the same word twice
-// send the same backend too much. In the simulation of the tests with four requests the 99th percentile is a third higher. The zero
+// A Signal is the last report of a backend about its load. It counts for one request: balancers that use a report twice send
+// the backend too much. In the simulation of the tests with four requests the 99th percentile is a third higher. The zero
 // value knows nothing. Its methods may be called from any goroutine.
 type Signal struct {
 	mu       sync.Mutex

@@ -50,7 +50,7 @@ func gzipOf(src []byte) ([]byte, error) {
 	return written(&out, gzip.NewWriter(&out), src)
 }
 
-// written is what w, which writes to out, makes of src.
+// written returns what w writes to out for src.
 func written(out *bytes.Buffer, w io.WriteCloser, src []byte) ([]byte, error) {
 	if _, err := w.Write(src); err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ func parseBalance(text string) (k key, err error) {
 	return k, fmt.Errorf("%q is unknown; want least, prequal, hash client, hash path, hash header NAME or hash cookie NAME", text)
 }
 
-// of is the hash of what x has for k, and whether it has it. Of several lines or cookies of a name the first counts.
+// of is the hash of the value that x has for k, and whether it has one. Of several lines or cookies of a name the first counts.
 func (k key) of(x *knot.Ctx) (hash uint64, has bool) {
 	first := func(name, value []byte) bool {
 		if len(value) > 0 && (k.kind == "header" && h1.TextIs(name, k.name) || k.kind == "cookie" && string(name) == k.name) {

@@ -25,7 +25,7 @@ func assignBits(list, others []*backend) error {
 	return nil
 }
 
-// discover has fn, unless it is nil, find the backends of a group until Close. field is what their fields of Config begin with.
+// discover has fn, unless it is nil, find the backends of a group until Close. field is the prefix of their fields of Config.
 func (p *Proxy) discover(fn func(context.Context, func([]string, []int) error), g *group, field string) {
 	if fn == nil {
 		return

@@ -40,7 +40,7 @@ type wire interface {
 	head(e *exchange) (whole bool, err error)
 	// next takes the next piece of the body, a view, from what has come; used bytes are gone for good. io.EOF ends it.
 	next(e *exchange) (piece []byte, used int, err error)
-	// ended is what the end of the connection means inside of a body.
+	// ended returns the error of a connection that ends inside of a body; nil: that is the end of the body.
 	ended(e *exchange) error
 	// reusable reports whether the connection may have another request, after the end of the body.
 	reusable(e *exchange) bool
@@ -104,7 +104,7 @@ type choice struct {
 	group *group   // where the request belongs
 	tried uint64   // backends, by their bits
 	home  *backend // which the client sticks to; nil: none
-	key   uint64   // hash of the key by which backends are chosen, if keyed
+	key   uint64   // hash that chooses the backend, if keyed
 	keyed bool
 	loads []balance.Load // scratch space of among
 	room  []float64      // scratch space of balance.HotCold

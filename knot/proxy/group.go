@@ -27,7 +27,8 @@ func (g *group) backends() []*backend {
 // all are the backends of both groups.
 func (p *Proxy) all() []*backend { return slices.Concat(p.stable.backends(), p.canary.backends()) }
 
-// addGroup makes the backends of a group, which may have none yet if they come later. field is what their fields of Config begin with.
+// addGroup makes the backends of a group, which may have none yet if they come later. field is the prefix of their fields of
+// Config.
 func (p *Proxy) addGroup(g *group, field string, backends []string, weights []int, comeLater bool) (errs []error) {
 	if len(backends) == 0 && comeLater {
 		return nil

@@ -132,7 +132,7 @@ func (b *backend) check(ctx context.Context) error {
 	}
 }
 
-// checkStatus is what a final status says of a backend.
+// checkStatus returns an error unless a final status says that a backend is healthy.
 func (k *Check) checkStatus(status int) error {
 	if status >= 200 && status < 400 {
 		return nil

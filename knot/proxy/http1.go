@@ -13,7 +13,7 @@ import (
 // http1 is HTTP/1.1.
 type http1 struct{}
 
-// host is what the backend is told that the request is for.
+// host is the Host of the request to the backend.
 func (e *exchange) host() string {
 	host := h1.Text(e.x.HostBytes())
 	switch {

@@ -78,7 +78,7 @@ func (p *Proxy) Handle(x *knot.Ctx) error {
 // allow are the methods that a backend may know.
 const allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// refuse answers what is not for backends.
+// refuse answers requests that are not for backends.
 func refuse(x *knot.Ctx) (handled bool, err error) {
 	if hidesDots(x.PathBytes()) {
 		return true, knot.Status(400)

@@ -22,10 +22,10 @@ const (
 
 var causeNames = [causes]string{"no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone", "deadline"}
 
-// String is what metrics call it.
+// String is the name of c in metrics.
 func (c cause) String() string { return causeNames[c] }
 
-// counts are those of a backend; all atomic.
+// counts are the counters of a backend; all atomic.
 type counts struct {
 	status                          [6]atomic.Uint64 // by class
 	failures                        [causes]atomic.Uint64

@@ -92,7 +92,7 @@ func (b *Batch) Tell(to *Counters) (told int) {
 	return told
 }
 
-// A Sum is what Counters say.
+// A Sum is the sum of all shards.
 type Sum struct {
 	Responses [classes]uint64 // by class of their status
 	Errors    map[int]uint64  // by status

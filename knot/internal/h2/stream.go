@@ -299,7 +299,7 @@ func (st *Stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Gather is Write of what more of the same response follows at once.
+// Gather is Write of a part of a response whose next part follows at once.
 func (st *Stream) Gather(p []byte) (int, error) {
 	st.h.mu.Lock()
 	defer st.h.unlock()

@@ -119,7 +119,7 @@ type ConnHooks struct {
 	ctx  context.Context
 }
 
-// Context is what the context of a request on nc has its values from, and ends with. HasContext is true.
+// Context is the context that a request's context on nc takes its values from, and ends with. HasContext is true.
 func (h *Hooks) Context(of *ConnHooks, nc net.Conn) context.Context {
 	base := context.Background()
 	if b := h.base.Load(); b != nil {

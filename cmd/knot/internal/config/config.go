@@ -45,7 +45,7 @@ type File struct {
 	Importance []importance.Config
 }
 
-// A Value is that of a flag.
+// A Value is the value of a flag.
 type Value struct {
 	Name, Text string
 	Place      Place

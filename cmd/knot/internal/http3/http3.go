@@ -17,7 +17,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// DefaultMaxConns is that of Config.MaxConns.
+// DefaultMaxConns is the default of -http3-conns, see Config.MaxConns.
 const DefaultMaxConns = 1000
 
 const (

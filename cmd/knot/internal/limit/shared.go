@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Use is how many requests of a key were let in.
+// A Use is how many requests of a key were allowed.
 type Use struct {
 	Key      [16]byte
 	Requests int
@@ -18,7 +18,7 @@ func (r *Rule) Share(onUse func()) { r.buckets.onUse = onUse }
 // Rate is how many requests a bucket gains in a second, and how many it holds.
 func (r *Rule) Rate() (perSecond, burst float64) { return r.buckets.perSecond, r.buckets.burst }
 
-// Uses are the requests that were let in since the last call, in lists of most keys.
+// Uses are the requests that were allowed since the last call, in lists of at most most keys.
 func (r *Rule) Uses(most int) iter.Seq[[]Use] { return slices.Chunk(r.buckets.uses(), most) }
 
 // Settle sets the buckets of these keys to what is left of them, less what was used since Uses. Below 0 it is owed.
@@ -35,7 +35,7 @@ func (r *Rule) Settle(uses []Use, left []float64) {
 	}
 }
 
-// noteUse notes a request that was let in. Caller holds mu.
+// noteUse notes a request that was allowed. Caller holds mu.
 func (b *buckets) noteUse(one *bucket) {
 	if one.used++; one.used > 1 {
 		return

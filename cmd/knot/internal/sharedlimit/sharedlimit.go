@@ -2,7 +2,7 @@
 // requests in by its own buckets, and a goroutine tells Redis in batches what was used of them, and sets them to what the whole
 // fleet has left. While Redis is away, each server counts for itself.
 //
-//	request ─→ own bucket ─→ let in or refused
+//	request ─→ own bucket ─→ allowed or refused
 //	              │ used, of all keys since the last batch        ↑ left in the fleet
 //	              └──→ batch ──→ Redis: debit, what is left ──────┘
 package sharedlimit

@@ -124,8 +124,8 @@ func (s *Stored) RangeApplies(ifRange string) bool {
 	return ok && dated && date.Sub(modified) >= time.Second // RFC 9110, 8.8.2.2: else it is weak
 }
 
-// Range reads the value of Range for a body of size bytes. ok: it is one range of bytes; else it is not to count. from
-// to to, without the latter, are what it wants; both 0 if the body has nothing of that (RFC 9110, 14).
+// Range reads the value of Range for a body of size bytes. ok: it is one range of bytes; else it is not to count. It asks
+// for the bytes from from up to, but not including, to; both are 0 if the body has none of them (RFC 9110, 14).
 func Range(value string, size int64) (from, to int64, ok bool) {
 	unit, spec, found := strings.Cut(value, "=")
 	if !found || !strings.EqualFold(strings.TrimSpace(unit), "bytes") || strings.Contains(spec, ",") {
