@@ -281,7 +281,7 @@ func TestServeAsWithNUL(t *testing.T) {
 	}
 }
 
-// TestList shows what Serve would serve, and nothing else.
+// TestList: List names what Handle would serve, and nothing else.
 func TestList(t *testing.T) {
 	root := makeSite(t)
 	for _, walks := range []bool{false, true} {

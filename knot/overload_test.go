@@ -81,7 +81,7 @@ func servingOn(t *testing.T, s *Server, cfg engine.Config) *served {
 }
 
 // A connection needs no task before its first request: one that only said so to the
-// poller would be in line before the request's own, which would wait twice.
+// poller would be queued before the request's own, which would wait twice.
 func TestConnectionsStartNoTask(t *testing.T) {
 	g := recorder.New(recorder.Config{})
 	s := &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "done") }}
@@ -141,8 +141,8 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// A request that waits to be let in is refused when its time is over, with an answer; the end of a
-// connection does not wait to be let in.
+// A request that waits to be admitted is refused when its time is over, with an answer; the end of a
+// connection does not wait to be admitted.
 func TestWaitingRequestsKeepTheirDeadline(t *testing.T) {
 	patiently(t, 100*time.Millisecond, func(limit time.Duration) error {
 		held := make(chan bool)

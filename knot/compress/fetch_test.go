@@ -11,7 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// An ending is a knot.Receiver that only tells of the end.
+// An ending is an ownctx.Receiver that only tells of the end.
 type ending struct{ *task.Chan[error] }
 
 func (ending) Head(int, int64, func(func(name, value []byte) bool)) error { return nil }

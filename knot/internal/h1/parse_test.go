@@ -42,7 +42,7 @@ var stricter = map[*Fault]string{
 // may hold. Such a field has no effect where trailers are read (RFC 9110, 6.5.1), so that we need not refuse it.
 func badTrailerKey(err error) bool { return strings.HasPrefix(err.Error(), "bad trailer key") }
 
-// laxer reports why net/http.ReadRequest may refuse what parse takes, with err, or "".
+// laxer reports why net/http.ReadRequest may refuse what Parse takes, with err, or "".
 func laxer(b []byte, h *Head, err error) string {
 	target := h.Target.Of(b)
 	switch {
@@ -61,7 +61,7 @@ func laxer(b []byte, h *Head, err error) string {
 	return ""
 }
 
-// FuzzParse compares parse with net/http.ReadRequest.
+// FuzzParse compares Head.Parse with net/http.ReadRequest.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(httpcases.Browser))
 	for _, c := range httpcases.Cases {
