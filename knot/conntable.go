@@ -19,7 +19,7 @@ type connTable struct {
 	mu         sync.Mutex                // guards all that follows
 	listeners  map[net.Listener]struct{} // listeners whose Serve has not returned
 	newest     *conn                     // the first of all connections, linked by conn.next and conn.prev
-	cursor     *conn                     // where nextConn goes on; nil: at newest
+	cursor     *conn                     // where visitSome goes on; nil: at newest
 	served     int                       // connections in that list
 	hijacked   int                       // connections that handlers have taken over
 	entered    uint64                    // connections since the start
