@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/internal/peerwatch"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
@@ -216,7 +217,7 @@ func (b *bodyApart) End() {
 	if !b.reading.TryLock() {
 		b.control.Lock()
 		b.stopped = true
-		b.x.c.nc.SetReadDeadline(long)
+		b.x.c.nc.SetReadDeadline(ownconn.Past)
 		b.control.Unlock()
 		b.reading.Lock()
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync/atomic"
-	"time"
 
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/engine"
@@ -322,6 +321,3 @@ func (e *exchange) log(message string, args ...any) {
 	args = append(args, "client", e.r.RemoteAddr, "method", e.r.Method, "target", e.r.RequestURI)
 	e.srv.errorLog().Error("knot: "+message, args...)
 }
-
-// long is a deadline that has passed for certain.
-var long = time.Unix(1, 0)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsin"
 )
 
@@ -44,7 +45,7 @@ func (e *exchange) endReads() {
 	defer e.control.Unlock()
 	if !e.over { // else it is not ours any more
 		e.stopped = true
-		e.nc.SetReadDeadline(long)
+		e.nc.SetReadDeadline(ownconn.Past)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/task"
 )
@@ -192,7 +193,7 @@ func (x *Ctx) SendString(status int, ctype string, body string) error {
 // headers added so far; returning a Status from the handler drops them instead. With 499 nothing is sent, see Status. It
 // may park.
 func (x *Ctx) SendError(status int) error {
-	if Status(status) == statusGone {
+	if status == ownctx.StatusGone {
 		err := x.begun()
 		if err == nil {
 			x.resp.status, x.resp.phase = status, respDone

@@ -11,9 +11,6 @@ import (
 // status. 499 is for the access log: the client has disconnected, and is sent nothing.
 type Status int
 
-// statusGone is what nginx logs for a client that has not waited for its answer.
-const statusGone Status = 499
-
 // Error is the number and the standard text, as in "404 Not Found".
 func (s Status) Error() string {
 	return fmt.Sprintf("%d %s", int(s), h1.ReasonPhrase(int(s)))

@@ -5,6 +5,7 @@ package ownconn
 import (
 	"io"
 	"net"
+	"time"
 )
 
 // inner is that of package netpoll; nil in programs without it.
@@ -23,6 +24,9 @@ func Of(nc net.Conn) any {
 	}
 	return nc
 }
+
+// Past is a deadline that has passed for certain: reads and writes that wait end at once.
+var Past = time.Unix(1, 0)
 
 // Pages is what the SendFile of a netpoll.Conn asks about the file that it sends. *aio.File is one.
 type Pages interface {

@@ -14,6 +14,9 @@ func Register(of func(x any) any) { inner = of }
 // them.
 func Of(x any) any { return inner(x) }
 
+// StatusGone is the status in the access log of a request whose client has disconnected, as nginx has it: nothing is sent.
+const StatusGone = 499
+
 // A Demand is what a request says of how long its client will wait, and how important it is, and by which lines that is passed on.
 type Demand struct {
 	TimeoutHeader, UrgencyHeader string    // "": it is neither read nor passed on

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -63,7 +64,7 @@ func (e *exchange) broken(err error, unsent, silent bool) error {
 	case errors.As(why, &client):
 		return client.err
 	case why != nil:
-		return &failure{status: statusGone, cause: causeGone, backend: e.b.name, err: errGone}
+		return &failure{status: ownctx.StatusGone, cause: causeGone, backend: e.b.name, err: errGone}
 	case errors.As(err, &already):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):

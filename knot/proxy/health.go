@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -106,7 +107,7 @@ func (b *backend) check(ctx context.Context) error {
 	if b.tls != nil {
 		c = tls.Client(c, b.tls)
 	}
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(ownconn.Past) })()
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: knot-check\r\nConnection: close\r\n\r\n", k.Path, cmp.Or(k.Host, b.host())); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/internal/peerwatch"
 )
 
@@ -29,9 +30,6 @@ func newInterrupter() *interrupter {
 	return i
 }
 
-// past is a deadline that has passed for certain.
-var past = time.Unix(1, 0)
-
 // clientGone interrupts the request of a client that has gone. It may be called from any goroutine.
 func (i *interrupter) clientGone() { i.interrupt(errGone) }
 
@@ -41,7 +39,7 @@ func (i *interrupter) interrupt(why error) {
 	defer i.mu.Unlock()
 	i.why = cmp.Or(i.why, why)
 	if i.u != nil {
-		i.u.SetDeadline(past)
+		i.u.SetDeadline(ownconn.Past)
 	}
 }
 
@@ -58,6 +56,6 @@ func (i *interrupter) hedgeAnswered() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.answered = true; i.u != nil {
-		i.u.SetDeadline(past)
+		i.u.SetDeadline(ownconn.Past)
 	}
 }

@@ -53,9 +53,6 @@ func elapsed() int64 { return int64(time.Since(loaded)) }
 // now is the time for deadlines: one reading of the clock, where time.Now takes two.
 func now() time.Time { return loaded.Add(time.Since(loaded)) }
 
-// statusGone is what the access log has for a client that has not waited for the answer; nothing is sent.
-const statusGone knot.Status = 499
-
 // Handle is the handler. An error of it is for the server to answer and log: 502 if a backend can't be reached, breaks
 // off or says what is no response, 503 if no backend is healthy or too many requests wait for one, 504 if a backend is
 // too slow. It parks.

@@ -98,7 +98,7 @@ func (in *Input) stop() {
 	}
 	in.mu.Unlock()
 	for _, s := range all {
-		s.conn.SetReadDeadline(time.Unix(1, 0)) // reading ends; what is being written goes on
+		s.conn.SetReadDeadline(ownconn.Past) // reading ends; what is being written goes on
 	}
 }
 
@@ -123,7 +123,7 @@ func (s *stream) watch() {
 		return
 	}
 	if s.in.closing.Load() { // since we looked
-		s.conn.SetReadDeadline(time.Unix(1, 0))
+		s.conn.SetReadDeadline(ownconn.Past)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -71,7 +72,7 @@ func (st *Stream) stopReading() {
 		return
 	}
 	if st.deadlines != nil {
-		st.deadlines.SetReadDeadline(past)
+		st.deadlines.SetReadDeadline(ownconn.Past)
 	}
 	<-st.reading
 }

@@ -107,9 +107,6 @@ func (st *Stream) Begin(w http.ResponseWriter, r *http.Request, by time.Time) (s
 	return 0
 }
 
-// past ends a read that waits.
-var past = time.Unix(1, 0)
-
 var errLate = errors.New("the request has not come to its end in time")
 
 // firstOfBody returns the first byte of the body, none if there is no body.

@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache/rfc"
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot"
 )
-
-// statusGone is what the access log has for a client that has not waited for the answer; nothing is sent.
-const statusGone knot.Status = 499
 
 // none is a Control without directives.
 var none = rfc.ParseControl("")
@@ -282,7 +280,7 @@ func (a *ask) follow(f *flight, w *waiter, old *entry) (again bool, err error) {
 			}
 		}
 		if w.gone.Load() {
-			return false, statusGone
+			return false, knot.Status(ownctx.StatusGone)
 		}
 		left := time.Duration(0)
 		if !w.first {
@@ -417,7 +415,7 @@ func (a *ask) stream(f *flight, w *waiter, view *rfc.Stored, length int64) error
 			return err
 		}
 		if w.gone.Load() {
-			return statusGone
+			return knot.Status(ownctx.StatusGone)
 		}
 		if _, err := w.wake.wait(0); err != nil {
 			return err

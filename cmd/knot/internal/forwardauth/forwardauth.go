@@ -197,13 +197,10 @@ func (r *rule) ask(x *knot.Ctx) (*answer, error) {
 		return nil, err
 	}
 	if a.err != nil && gone.Load() {
-		return nil, statusGone // no failure of the server
+		return nil, knot.Status(ownctx.StatusGone) // no failure of the server
 	}
 	return a, a.err
 }
-
-// statusGone is what the access log has for a client that did not wait for the answer; nothing is sent.
-const statusGone knot.Status = 499
 
 // targetOf is the path and query as a backend gets them: without segments of dots, by which this server does not go either.
 func targetOf(x *knot.Ctx) string {
