@@ -32,7 +32,7 @@ type backend struct {
 	bit              uint64      // in masks of backends
 	pool             netpoll.Pool
 	http2            *http.Transport // nil: HTTP/1.1 or FastCGI, over connections of the pool
-	units            *task.Semaphore // requests and tunnels at a time; nil: any number
+	slots            *task.Semaphore // requests and tunnels at a time; nil: any number
 
 	// outstanding are the requests that are here or wait for a connection; atomic.
 	outstanding atomic.Int64
@@ -52,8 +52,8 @@ type backend struct {
 	latency  atomic.Int64     // mean time to the head of a response, see measured, in nanoseconds; 0: unknown; atomic
 	failures balance.Failures // errors of the server that came sooner than answers do
 
-	heard *listener // what it says of its load; nil: the balance does not go by that
-	zone  string    // where it is; "": unknown
+	heard *loadReports // what it says of its load; nil: the balance does not go by that
+	zone  string       // where it is; "": unknown
 
 	mu    sync.Mutex
 	falls int // checks in a row that failed, or, below 0, succeeded; guarded by mu
@@ -68,7 +68,7 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 	}
 	b := &backend{p: p, name: addr, network: network, address: addr}
 	if p.byReports {
-		b.heard = newListener()
+		b.heard = newLoadReports()
 	}
 	if secure {
 		b.tls = &tls.Config{}
@@ -89,7 +89,7 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 	}
 	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: p.KeepConns, IdleTimeout: p.KeepTimeout, WaitTimeout: p.QueueTimeout, Dial: b.dial}
 	if p.MaxConns > 0 {
-		b.units = task.NewSemaphore(int64(p.MaxConns))
+		b.slots = task.NewSemaphore(int64(p.MaxConns))
 	}
 	if p.HTTP2 || p.copies {
 		b.http2 = b.newHTTP2()
@@ -174,8 +174,8 @@ func (u *upstream) NetConn() net.Conn { return u.raw }
 // dial makes a connection that a request can be sent on, TLS included, within ConnectTimeout and the deadline of ctx.
 func (b *backend) dial(ctx context.Context) (net.Conn, error) {
 	b.counts.dials.Add(1)
-	until, _ := ctx.Deadline()
-	by, limit := sooner(until, elapsed(), b.p.ConnectTimeout), time.Duration(0)
+	deadline, _ := ctx.Deadline()
+	by, limit := sooner(deadline, elapsed(), b.p.ConnectTimeout), time.Duration(0)
 	if !by.IsZero() {
 		limit = max(time.Until(by), 1) // 0 would be none
 	}
@@ -238,10 +238,10 @@ func (b *backend) load() int64 {
 	return n
 }
 
-// get returns a connection: one that rests and from which nothing has come since, or a new one, by until at the latest; zero:
-// no limit. The request holds one of units, so the pool has room for its connection. It parks.
-func (b *backend) get(until time.Time) (*upstream, error) {
-	ctx, drop := withDeadline(context.Background(), until)
+// get returns a connection: one that rests and from which nothing has come since, or a new one, by deadline at the latest; zero:
+// no limit. The request holds one of slots, so the pool has room for its connection. It parks.
+func (b *backend) get(deadline time.Time) (*upstream, error) {
+	ctx, drop := withDeadline(context.Background(), deadline)
 	defer drop()
 	for {
 		c, err := b.pool.Get(ctx)
@@ -262,34 +262,34 @@ func (b *backend) leave(u *upstream, keep bool) {
 		u.used = true
 		b.pool.Put(u, !keep)
 	}
-	if b.units != nil {
-		b.units.Release(1)
+	if b.slots != nil {
+		b.slots.Release(1)
 	}
 	b.exit()
 }
 
 // noteAnswer notes that b has answered. That ends a row of failures, whose number it returns for failed: the answer may
 // break off yet.
-func (b *backend) noteAnswer() (row int64) {
+func (b *backend) noteAnswer() (ended int64) {
 	if b.downUntil.Load() == 0 && b.fails.Load() == 0 {
 		return 0
 	}
 	b.mu.Lock()
-	row = b.fails.Swap(0)
+	ended = b.fails.Swap(0)
 	was := b.downUntil.Swap(0)
 	b.mu.Unlock()
 	if was != 0 {
 		b.back(min(was, b.p.clock()))
 		b.p.Log.Info("knot: a backend answers again", "backend", b.name)
 	}
-	return row
+	return ended
 }
 
-// failed notes that b has not answered a request, or not to the end: then row is what noteAnswer has returned, else 0.
-func (b *backend) failed(row int64) {
+// failed notes that b has not answered a request, or not to the end: then ended is what noteAnswer has returned, else 0.
+func (b *backend) failed(ended int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fails := int(b.fails.Add(row + 1))
+	fails := int(b.fails.Add(ended + 1))
 	if b.p.MaxFails <= 0 || fails < b.p.MaxFails || b.p.FailTime <= 0 || b.p.isOnly(b) {
 		return
 	}

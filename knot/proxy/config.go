@@ -193,8 +193,8 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// def fills in the standard value of a setting that is 0. A negative setting becomes 0: none.
-func def[T int | time.Duration](v *T, standard T) {
+// setDefault fills in the standard value of a setting that is 0. A negative setting becomes 0: none.
+func setDefault[T int | time.Duration](v *T, standard T) {
 	switch {
 	case *v == 0:
 		*v = standard
@@ -240,23 +240,23 @@ func newProxy(c Config, copies bool) (*Proxy, error) {
 func (c *Config) keeps() bool { return c.KeepTimeout > 0 && c.KeepConns > 0 }
 
 func (c *Config) setDefaults(copies bool) {
-	def(&c.ConnectTimeout, DefaultConnectTimeout)
-	def(&c.ResponseTimeout, DefaultResponseTimeout)
-	def(&c.IdleTimeout, DefaultIdleTimeout)
-	def(&c.TotalTimeout, 0)
-	def(&c.TunnelTimeout, DefaultTunnelTimeout)
-	def(&c.QueueTimeout, DefaultQueueTimeout)
-	def(&c.KeepTimeout, DefaultKeepTimeout)
-	def(&c.FailTime, DefaultFailTime)
-	def(&c.MaxConns, DefaultMaxConns)
-	def(&c.Queue, DefaultQueue)
+	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
+	setDefault(&c.ResponseTimeout, DefaultResponseTimeout)
+	setDefault(&c.IdleTimeout, DefaultIdleTimeout)
+	setDefault(&c.TotalTimeout, 0)
+	setDefault(&c.TunnelTimeout, DefaultTunnelTimeout)
+	setDefault(&c.QueueTimeout, DefaultQueueTimeout)
+	setDefault(&c.KeepTimeout, DefaultKeepTimeout)
+	setDefault(&c.FailTime, DefaultFailTime)
+	setDefault(&c.MaxConns, DefaultMaxConns)
+	setDefault(&c.Queue, DefaultQueue)
 	if c.KeepConns == 0 && c.FastCGI != nil {
 		c.KeepConns = -1
 	}
-	def(&c.KeepConns, DefaultKeepConns)
-	def(&c.Tries, DefaultTries)
-	def(&c.MaxFails, DefaultMaxFails)
-	def(&c.SlowStart, 0)
+	setDefault(&c.KeepConns, DefaultKeepConns)
+	setDefault(&c.Tries, DefaultTries)
+	setDefault(&c.MaxFails, DefaultMaxFails)
+	setDefault(&c.SlowStart, 0)
 	if c.RetryShare == 0 {
 		c.RetryShare = DefaultRetryShare
 	}

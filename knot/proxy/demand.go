@@ -16,8 +16,8 @@ import (
 // its own. Lines of Config.Header go before.
 func (e *exchange) takeDemand() {
 	d := &e.demand
-	if limited := !d.Deadline.IsZero(); limited && (e.until.IsZero() || d.Deadline.Before(e.until)) {
-		e.until, e.hasty = d.Deadline, true
+	if limited := !d.Deadline.IsZero(); limited && (e.deadline.IsZero() || d.Deadline.Before(e.deadline)) {
+		e.deadline, e.isClientDeadline = d.Deadline, true
 	}
 	replace := func(name string) bool {
 		if name == "" || hasName(e.lines, h1.Bytes(name)) {
@@ -61,5 +61,5 @@ const statusLate knot.Status = 504
 
 // isClientsTimeout reports whether f has come of the client's time, and not of the backend.
 func (e *exchange) isClientsTimeout(f *failure) bool {
-	return e.hasty && (f.cause == causeTimeout || f.cause == causeQueue || f.cause == causeConnect) && e.late()
+	return e.isClientDeadline && (f.cause == causeTimeout || f.cause == causeQueue || f.cause == causeConnect) && e.late()
 }

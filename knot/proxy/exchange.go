@@ -73,17 +73,17 @@ type exchange struct {
 	choice
 
 	// The present try.
-	b       *backend
-	u       *upstream
-	used    bool  // the connection has had requests before
-	upgrade bool  // the request asks for another protocol
-	taken   bool  // a tunnel has the connection
-	armed   bool  // the deadline of the first read is set
-	asked   int64 // when the request, or its head, was sent, see elapsed
-	row     int64 // failures of b that its answer has ended, see backend.noteAnswer
-	told    bool  // the response has a load report
-	waits   *interrupter
-	out     []byte // to be sent
+	b             *backend
+	u             *upstream
+	used          bool  // the connection has had requests before
+	upgrade       bool  // the request asks for another protocol
+	taken         bool  // a tunnel has the connection
+	armed         bool  // the deadline of the first read is set
+	sentAt        int64 // when the request, or its head, was sent, see elapsed
+	endedFailures int64 // failures of b in a row that its answer has ended, see backend.noteAnswer
+	hasReport     bool  // the response has a load report
+	waits         *interrupter
+	out           []byte // to be sent
 
 	requestBody
 	reply
@@ -92,11 +92,11 @@ type exchange struct {
 
 // limits say how long an exchange may take, and what backends are told of that.
 type limits struct {
-	until     time.Time     // for all of the exchange; zero: no limit
-	hasty     bool          // until is when the client waits no longer
-	demand    ownctx.Demand // what backends are told of the client, if demands
-	demands   bool
-	tellsGRPC bool // ... in the line of gRPC, too
+	deadline         time.Time     // for all of the exchange; zero: no limit
+	isClientDeadline bool          // deadline is when the client waits no longer
+	demand           ownctx.Demand // what backends are told of the client, if demands
+	demands          bool
+	tellsGRPC        bool // ... in the line of gRPC, too
 }
 
 // A choice is what the choice of a backend goes by.
@@ -143,7 +143,7 @@ func (e *exchange) begin(p *Proxy, x *knot.Ctx) {
 	e.in = e.own
 	e.content, e.ready = e.inner.ReadyBody()
 	if p.TotalTimeout > 0 {
-		e.until = now().Add(p.TotalTimeout)
+		e.deadline = now().Add(p.TotalTimeout)
 	}
 	if e.demand, e.demands = e.inner.Demand(); e.demands {
 		e.takeDemand()
@@ -182,14 +182,14 @@ func (e *exchange) end() {
 	e.cgi = cgi{}
 }
 
-// sooner returns the earlier of until and limit after since (see elapsed). A zero until or limit sets none.
-func sooner(until time.Time, since int64, limit time.Duration) time.Time {
+// sooner returns the earlier of deadline and limit after since (see elapsed). A zero deadline or limit sets none.
+func sooner(deadline time.Time, since int64, limit time.Duration) time.Time {
 	if limit > 0 {
-		if by := loaded.Add(time.Duration(since) + limit); until.IsZero() || by.Before(until) {
+		if by := loaded.Add(time.Duration(since) + limit); deadline.IsZero() || by.Before(deadline) {
 			return by
 		}
 	}
-	return until
+	return deadline
 }
 
 // withDeadline is context.WithDeadline; a zero deadline sets none.
@@ -201,11 +201,11 @@ func withDeadline(ctx context.Context, by time.Time) (context.Context, context.C
 }
 
 // late reports whether there is no time left for all of the request.
-func (e *exchange) late() bool { return !e.until.IsZero() && !now().Before(e.until) }
+func (e *exchange) late() bool { return !e.deadline.IsZero() && !now().Before(e.deadline) }
 
 // arm sets a deadline, limit after since, unless there is no point in waiting.
 func (e *exchange) arm(set func(time.Time) error, since int64, limit time.Duration) error {
-	by := sooner(e.until, since, limit)
+	by := sooner(e.deadline, since, limit)
 	e.waits.mu.Lock()
 	defer e.waits.mu.Unlock()
 	switch {
@@ -220,7 +220,7 @@ func (e *exchange) arm(set func(time.Time) error, since int64, limit time.Durati
 // admit waits until b may have another request, for QueueTimeout, as long as there is time for this one, and until its client
 // goes: requests behind it are not to wait for one whose client has gone. It parks.
 func (e *exchange) admit(b *backend) error {
-	if b.units == nil || b.units.TryAcquire(1) {
+	if b.slots == nil || b.slots.TryAcquire(1) {
 		return nil
 	}
 	b.counts.queued.Add(1)
@@ -229,12 +229,12 @@ func (e *exchange) admit(b *backend) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	ctx, drop := withDeadline(ctx, sooner(e.until, elapsed(), b.p.QueueTimeout))
+	ctx, drop := withDeadline(ctx, sooner(e.deadline, elapsed(), b.p.QueueTimeout))
 	defer drop()
 	defer e.waits.attach(nil)
 	err := e.waits.attach(canceller(cancel))
 	if err == nil {
-		err = b.units.AcquireContext(ctx, 1)
+		err = b.slots.AcquireContext(ctx, 1)
 	}
 	switch {
 	case err == nil:
@@ -254,7 +254,7 @@ func (e *exchange) try(b *backend) error {
 }
 
 func (e *exchange) tryOnce(b *backend) error {
-	e.b, e.u, e.used, e.row, e.told = b, nil, false, 0, false
+	e.b, e.u, e.used, e.endedFailures, e.hasReport = b, nil, false, 0, false
 	if err := e.admit(b); err != nil {
 		b.exit()
 		return err
@@ -262,7 +262,7 @@ func (e *exchange) tryOnce(b *backend) error {
 	if b.http2 != nil {
 		return e.tryHTTP2(b)
 	}
-	u, err := b.get(e.until)
+	u, err := b.get(e.deadline)
 	if err != nil {
 		b.leave(nil, false)
 		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*net.OpError)) {
@@ -296,7 +296,7 @@ func (e *exchange) tryOnce(b *backend) error {
 		return err
 	}
 	e.b.counts.status[e.res.Status/100].Add(1)
-	e.row = e.b.noteAnswer()
+	e.endedFailures = e.b.noteAnswer()
 	if err := e.passBack(); err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func (e *exchange) send() error {
 	if n, err := e.u.Write(e.out); err != nil {
 		return e.broken(err, n == 0, true)
 	}
-	e.asked = elapsed()
+	e.sentAt = elapsed()
 	if e.ready {
 		return nil
 	}
@@ -344,8 +344,8 @@ const smallRequest = 4 << 10
 
 // sendSmall sends a whole request, and sets the deadline of its response with that of the write.
 func (e *exchange) sendSmall() error {
-	e.asked = elapsed()
-	if err := e.arm(e.u.SetDeadline, e.asked, e.p.ResponseTimeout); err != nil {
+	e.sentAt = elapsed()
+	if err := e.arm(e.u.SetDeadline, e.sentAt, e.p.ResponseTimeout); err != nil {
 		return e.broken(err, true, true)
 	}
 	if n, err := e.u.Write(e.out); err != nil {
@@ -375,7 +375,7 @@ func (e *exchange) fill(since int64, limit time.Duration) error {
 	}
 	for {
 		if e.source != nil {
-			since = max(since, min(e.moved.Load(), elapsed()))
+			since = max(since, min(e.movedAt.Load(), elapsed()))
 		}
 		if e.armed {
 			e.armed = false
@@ -387,7 +387,7 @@ func (e *exchange) fill(since int64, limit time.Duration) error {
 		switch {
 		case n > 0:
 			return nil
-		case errors.Is(err, os.ErrDeadlineExceeded) && e.source != nil && e.moved.Load() > since && !e.late():
+		case errors.Is(err, os.ErrDeadlineExceeded) && e.source != nil && e.movedAt.Load() > since && !e.late():
 			continue
 		case err == nil:
 			return io.ErrUnexpectedEOF

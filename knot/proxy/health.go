@@ -15,10 +15,10 @@ import (
 
 func (k *Check) defaults() {
 	k.Path = cmp.Or(k.Path, "/")
-	def(&k.Every, 5*time.Second)
-	def(&k.Timeout, 2*time.Second)
-	def(&k.Fall, 2)
-	def(&k.Rise, 1)
+	setDefault(&k.Every, 5*time.Second)
+	setDefault(&k.Timeout, 2*time.Second)
+	setDefault(&k.Fall, 2)
+	setDefault(&k.Rise, 1)
 	k.Every, k.Timeout = max(k.Every, time.Millisecond), max(k.Timeout, time.Millisecond)
 	k.Fall, k.Rise = max(k.Fall, 1), max(k.Rise, 1)
 }

@@ -18,17 +18,17 @@ import (
 //	                     ▼                     │
 //	hedge:             run ─▶ sent ─▶ a good answer
 type hedge struct {
-	b     *backend
-	out   []byte    // the request
-	until time.Time // for all of it; zero: no limit
-	done  task.WaitGroup
+	b        *backend
+	out      []byte    // the request
+	deadline time.Time // for all of it; zero: no limit
+	done     task.WaitGroup
 
 	waits    interrupter  // its lock guards what both tasks use
 	first    *interrupter // is woken by the answer; nil: it waits for done; guarded by the lock of waits
 	answered bool         // what follows is the exchange's; guarded by the lock of waits
 	u        *upstream
 	in       []byte // the head of the answer at least, or as much of it as there is room for
-	asked    int64  // when the request was sent, see elapsed
+	sentAt   int64  // when the request was sent, see elapsed
 }
 
 var errHedgeAnswered = errors.New("another backend has answered sooner")
@@ -41,7 +41,7 @@ func (e *exchange) mayHedge() bool {
 // awaitEither waits for the beginning of an answer. If that takes longer than most lately took it sends the request to another backend,
 // and e goes on with the one that answers first.
 func (e *exchange) awaitEither() (err error) {
-	began, limit := e.asked, e.p.ResponseTimeout
+	began, limit := e.sentAt, e.p.ResponseTimeout
 	defer func() {
 		if err == nil { // the time of the first backend, also if the hedge was sooner: without these times ever more requests would be hedged
 			e.p.took.Add(time.Duration(elapsed() - began))
@@ -80,7 +80,7 @@ func (e *exchange) startHedge() *hedge {
 	if room, _ := b.enter(); !room {
 		return nil
 	}
-	if b.units != nil && !b.units.TryAcquire(1) {
+	if b.slots != nil && !b.slots.TryAcquire(1) {
 		b.exit()
 		return nil
 	}
@@ -88,7 +88,7 @@ func (e *exchange) startHedge() *hedge {
 	e.b, e.out = b, e.out[:0]
 	e.p.wire.request(e, e.content, e.ready)
 	e.b = first
-	h := &hedge{b: b, out: slices.Clone(e.out), until: e.until, first: e.waits}
+	h := &hedge{b: b, out: slices.Clone(e.out), deadline: e.deadline, first: e.waits}
 	h.done.Add(1)
 	spawn(h.run)
 	return h
@@ -96,7 +96,7 @@ func (e *exchange) startHedge() *hedge {
 
 // race waits for the first answer, that of e.u or of h.
 func (e *exchange) race(h *hedge) error {
-	err := e.fill(e.asked, e.p.ResponseTimeout)
+	err := e.fill(e.sentAt, e.p.ResponseTimeout)
 	if err != nil && err != errHedgeAnswered && !e.late() {
 		h.waits.mu.Lock()
 		h.first = nil
@@ -112,7 +112,7 @@ func (e *exchange) race(h *hedge) error {
 		h.b.leave(h.u, false)
 	default:
 		e.b.leave(e.u, false)
-		e.b, e.u, e.used, e.asked = h.b, h.u, h.u.used, h.asked
+		e.b, e.u, e.used, e.sentAt = h.b, h.u, h.u.used, h.sentAt
 		e.in, e.r, e.w = h.in[:cap(h.in)], 0, len(h.in)
 		err = nil
 	}
@@ -134,7 +134,7 @@ func (h *hedge) SetDeadline(time.Time) error {
 // run sends the request, and hands a good answer over.
 func (h *hedge) run() {
 	defer h.done.Done()
-	u, err := h.b.get(h.until)
+	u, err := h.b.get(h.deadline)
 	if err != nil {
 		h.b.leave(nil, false)
 		h.b.failed(0)
@@ -146,7 +146,7 @@ func (h *hedge) run() {
 	}
 	good, err := h.ask(u)
 	if !good && err == nil {
-		h.b.measured(time.Duration(elapsed()-h.asked), true, false)
+		h.b.measured(time.Duration(elapsed()-h.sentAt), true, false)
 	}
 	h.waits.mu.Lock()
 	defer h.waits.mu.Unlock()
@@ -165,10 +165,10 @@ func (h *hedge) run() {
 
 // ask sends the request, and reports whether the answer is of use: a server that refuses is none to turn to.
 func (h *hedge) ask(u *upstream) (good bool, err error) {
-	h.asked = elapsed()
+	h.sentAt = elapsed()
 	h.waits.mu.Lock()
 	if h.waits.why == nil {
-		u.SetDeadline(sooner(h.until, h.asked, h.b.p.ResponseTimeout))
+		u.SetDeadline(sooner(h.deadline, h.sentAt, h.b.p.ResponseTimeout))
 	}
 	h.waits.mu.Unlock()
 	if _, err := u.Write(h.out); err != nil {

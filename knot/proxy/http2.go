@@ -174,7 +174,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	defer b.leave(nil, false)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	ctx, drop := withDeadline(ctx, e.until)
+	ctx, drop := withDeadline(ctx, e.deadline)
 	defer drop()
 	timeout := newProgressTimeout(cancel)
 	defer timeout.timer.Stop()
@@ -191,7 +191,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	}
 	var resp *http.Response
 	timeout.wait(b.p.ResponseTimeout)
-	e.asked = elapsed()
+	e.sentAt = elapsed()
 	outside(func() { resp, err = b.http2.RoundTrip(req) })
 	if err != nil {
 		return e.failedHTTP2(ctx, err)
@@ -203,7 +203,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 		return e.malformed(fmt.Errorf("status %d is not in 200 to 599", resp.StatusCode))
 	}
 	b.counts.status[resp.StatusCode/100].Add(1)
-	e.row = b.noteAnswer()
+	e.endedFailures = b.noteAnswer()
 	return e.passBackHTTP2(ctx, resp, timeout)
 }
 
@@ -284,7 +284,7 @@ func tooLate(ctx context.Context) error {
 func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeout *progressTimeout) error {
 	x := e.x
 	x.SetStatus(resp.StatusCode)
-	took := time.Duration(elapsed() - e.asked)
+	took := time.Duration(elapsed() - e.sentAt)
 	named := connectionNames(func(fn func(name, value []byte) bool) {
 		for _, value := range resp.Header["Connection"] {
 			fn([]byte("connection"), []byte(value))
@@ -300,7 +300,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeo
 			}
 		}
 	}
-	e.b.measured(took, isServerError(resp), e.told)
+	e.b.measured(took, isServerError(resp), e.hasReport)
 	if upgrade := resp.Header.Get("Upgrade"); upgrade != "" && resp.StatusCode == 426 { // it speaks HTTP/1.1
 		x.AddHeader("Upgrade", upgrade)
 	}

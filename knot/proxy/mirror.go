@@ -59,8 +59,8 @@ func newMirror(c Config) (*mirror, []error) {
 	if m.Share == 0 {
 		m.Share = 1
 	}
-	def(&m.MaxBody, DefaultMirrorBody)
-	def(&m.MaxInFlight, DefaultMirrorInFlight)
+	setDefault(&m.MaxBody, DefaultMirrorBody)
+	setDefault(&m.MaxInFlight, DefaultMirrorInFlight)
 	c.Backends, c.Weights, c.Discover, c.Balance, c.Bound = m.Backends, nil, m.Discover, "", 0
 	c.Sticky, c.Canary, c.Mirror, c.RetryShare, c.Hedge = nil, nil, nil, 0, 0
 	to, err := newProxy(c, true)

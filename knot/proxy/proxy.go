@@ -22,7 +22,7 @@ type Proxy struct {
 	took        balance.Times // times until answers began, of requests that may be hedged
 	mirror      *mirror       // nil: there is none
 	copies      bool          // requests are copies, of a Mirror
-	byReports   bool          // backends are chosen by what they say of their load, see listener
+	byReports   bool          // backends are chosen by what they say of their load, see loadReports
 	hasAffinity bool          // the choice of a backend depends on the request, see findAffinity
 
 	key                        key
@@ -154,7 +154,7 @@ func (e *exchange) serve() error {
 		}
 		stale := f.silent && e.used
 		if !stale {
-			b.failed(e.row)
+			b.failed(e.endedFailures)
 		}
 		if try >= p.Tries || e.late() || e.x.ResponseBegun() || e.bodyTaken || !f.unsent && !(f.silent && e.repeatable) {
 			return f

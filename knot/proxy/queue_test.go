@@ -25,7 +25,7 @@ func occupied(t *testing.T, c Config) (*front, *backend) {
 	c.Backends, c.MaxConns = []string{behind(t, noAnswer)}, 1
 	f := serve(t, c, 1)
 	b := f.p.all()[0]
-	if room, _ := b.enter(); !room || !b.units.TryAcquire(1) {
+	if room, _ := b.enter(); !room || !b.slots.TryAcquire(1) {
 		t.Fatal("there is no room for one")
 	}
 	return f, b
@@ -68,7 +68,7 @@ func TestStaleAndQueued(t *testing.T) {
 		task.Go(func() {
 			b.enter()
 			waits = true
-			b.units.Acquire(1)
+			b.slots.Acquire(1)
 			turn <- true
 		})
 		for !waits {
@@ -87,7 +87,7 @@ func TestQueueTimeIsOver(t *testing.T) {
 	f := serve(t, Config{Backends: []string{behind(t, noAnswer), behind(t, noAnswer)}, MaxConns: 1, QueueTimeout: time.Millisecond}, 1)
 	for _, b := range f.p.all() {
 		b.enter()
-		b.units.TryAcquire(1)
+		b.slots.TryAcquire(1)
 		defer b.leave(nil, false)
 	}
 	status, _ := f.ask(aRequest)

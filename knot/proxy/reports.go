@@ -28,19 +28,19 @@ const (
 	latencyPart = 0.05
 )
 
-// A listener takes up what a backend says of its load. A request whose backend is chosen by load asks for a report, and has a
+// A loadReports takes up what a backend says of its load. A request whose backend is chosen by load asks for a report, and has a
 // random backend probed, so that backends that get few requests are known too.
 //
 //	response ─→ useReport ─→ signal ─→ fill ─→ balance.HotCold
 //	probe ────────↑
-type listener struct {
-	signal   balance.Signal
-	probes   chan string // hosts that probes are to be for
-	reports  atomic.Bool // its last response had a report; else it counts by what was sent there; atomic
-	reported atomic.Bool // the log says that its reports can't be true; atomic
+type loadReports struct {
+	signal  balance.Signal
+	probes  chan string // hosts that probes are to be for
+	reports atomic.Bool // its last response had a report; else it counts by what was sent there; atomic
+	warned  atomic.Bool // the log has said that its reports can't be true; atomic
 }
 
-func newListener() *listener { return &listener{probes: make(chan string, 1)} }
+func newLoadReports() *loadReports { return &loadReports{probes: make(chan string, 1)} }
 
 // fill puts what is known of the load of b into l.
 func (b *backend) fill(now int64, l *balance.Load) {
@@ -93,7 +93,7 @@ func (e *exchange) takeReport(name, value []byte) bool {
 	if !is {
 		return false
 	}
-	e.told = true
+	e.hasReport = true
 	e.b.useReport(string(value), binary)
 	return !asksForReport(e.x)
 }
@@ -103,7 +103,7 @@ func (b *backend) useReport(value string, binary bool) {
 	s := b.heard
 	r, err := orca.Parse(value, binary)
 	if err != nil {
-		if !s.reported.Swap(true) {
+		if !s.warned.Swap(true) {
 			b.p.Log.Warn("knot: a backend's load report can't be true, and is not gone by", "backend", b.name, "error", logwriter.OneLine(err.Error()))
 		}
 		return
@@ -118,13 +118,13 @@ func (b *backend) useReport(value string, binary bool) {
 	}
 	s.signal.Report(b.p.clock(), n, time.Duration(min(latency, 3600)*float64(time.Second)))
 	s.reports.Store(true)
-	s.reported.Store(false)
+	s.warned.Store(false)
 }
 
-// measured records how long it took to the head of a response. failed: it is an error of the server. told: it had a report.
+// measured records how long it took to the head of a response. failed: it is an error of the server. hasReport: it had a report.
 // An error that comes sooner than answers do has no part in the latency. A later error has one where backends are chosen by
 // latency: the backend would else be taken for the fastest.
-func (b *backend) measured(took time.Duration, failed, told bool) {
+func (b *backend) measured(took time.Duration, failed, hasReport bool) {
 	if failed {
 		usual := b.usual()
 		if took < usual {
@@ -133,7 +133,7 @@ func (b *backend) measured(took time.Duration, failed, told bool) {
 		if took < usual || usual == 0 || b.heard == nil {
 			return
 		}
-	} else if b.heard != nil && !told {
+	} else if b.heard != nil && !hasReport {
 		b.heard.reports.Store(false)
 	}
 	mean := b.latency.Load()

@@ -25,7 +25,7 @@ type requestBody struct {
 	sending task.WaitGroup
 	done    atomic.Bool  // that task has ended; atomic
 	sent    bool         // all of the body has been; written by that task, read after sending.Wait
-	moved   atomic.Int64 // when that task last sent something, see elapsed; MaxInt64: it waits for the client; atomic
+	movedAt atomic.Int64 // when that task last sent something, see elapsed; MaxInt64: it waits for the client; atomic
 }
 
 // sendBody sends what has not come with the head, beside the task that waits for the response.
@@ -44,9 +44,9 @@ func (e *exchange) sendBody() {
 		} else if cap(out) > smallBuffer {
 			out = nil
 		}
-		e.moved.Store(math.MaxInt64) // a client that is slow is no fault of the backend
+		e.movedAt.Store(math.MaxInt64) // a client that is slow is no fault of the backend
 		n, err := e.source.Read(buf)
-		e.moved.Store(elapsed())
+		e.movedAt.Store(elapsed())
 		out = out[:0]
 		if n > 0 {
 			out = e.p.wire.frame(e, out, buf[:n])
@@ -70,7 +70,7 @@ func (e *exchange) sendBody() {
 		if _, werr := e.u.Write(out); werr != nil {
 			return // there may be a response all the same; the reader finds out
 		}
-		if e.moved.Store(elapsed()); err == io.EOF {
+		if e.movedAt.Store(elapsed()); err == io.EOF {
 			e.sent = true
 			return
 		}

@@ -26,7 +26,7 @@ func (e *exchange) receiveHead() error {
 		case err != nil:
 			return e.malformed(err)
 		case !whole:
-			if err := e.fill(e.asked, e.p.ResponseTimeout); err != nil {
+			if err := e.fill(e.sentAt, e.p.ResponseTimeout); err != nil {
 				return e.broken(err, false, interim == 0 && e.w == 0)
 			}
 			continue
@@ -59,7 +59,7 @@ func (e *exchange) passBack() error {
 	x, res := e.x, &e.res
 	named := e.connectionNames()
 	x.SetStatus(res.Status)
-	took := time.Duration(elapsed() - e.asked)
+	took := time.Duration(elapsed() - e.sentAt)
 	res.Each(e.head, func(name, value []byte) bool {
 		if e.p.byReports && e.takeReport(name, value) {
 			return true
@@ -69,7 +69,7 @@ func (e *exchange) passBack() error {
 		}
 		return true
 	})
-	e.b.measured(took, res.Status >= 500, e.told)
+	e.b.measured(took, res.Status >= 500, e.hasReport)
 	if upgrade := res.Find(e.head, "upgrade"); upgrade != nil && res.Status == 426 {
 		x.AddHeader("Upgrade", string(upgrade)) // RFC 9110, 15.5.22
 	}

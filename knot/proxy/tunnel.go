@@ -45,7 +45,7 @@ func (e *exchange) switchProtocols() error {
 	e.waits.attach(nil)
 	e.taken = true
 	t := &tunnel{b: e.b, u: e.u, client: client}
-	t.moved.Store(elapsed())
+	t.movedAt.Store(elapsed())
 	t.up, t.down = pipe{t: t, from: client, to: e.u}, pipe{t: t, from: e.u, to: client}
 	e.b.counts.status[1].Add(1)
 	e.b.counts.tunnels.Add(1)
@@ -61,7 +61,7 @@ type tunnel struct {
 	u        *upstream
 	client   net.Conn
 	up, down pipe
-	moved    atomic.Int64 // when bytes moved last, see elapsed; atomic
+	movedAt  atomic.Int64 // when bytes moved last, see elapsed; atomic
 	ended    atomic.Int32 // directions that have; atomic
 	closed   atomic.Bool
 }
@@ -107,7 +107,7 @@ func (t *tunnel) limit() time.Time {
 	if t.b.p.TunnelTimeout <= 0 {
 		return time.Time{}
 	}
-	return loaded.Add(time.Duration(t.moved.Load())).Add(t.b.p.TunnelTimeout)
+	return loaded.Add(time.Duration(t.movedAt.Load())).Add(t.b.p.TunnelTimeout)
 }
 
 // close ends both connections, once.
@@ -157,7 +157,7 @@ func (p *pipe) move() bool {
 	for buf := small[:]; ; {
 		n, err := p.from.Read(buf)
 		if n > 0 {
-			p.t.moved.Store(elapsed())
+			p.t.movedAt.Store(elapsed())
 			if limit := p.t.limit(); !limit.IsZero() {
 				p.to.SetWriteDeadline(limit)
 			}
