@@ -178,15 +178,17 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 	case neterr.TimedOut(err):
 		return 0, bodyTimeoutError(err)
 	case err == nil || err == io.EOF:
-		return 0, tornBody(io.ErrUnexpectedEOF)
+		return 0, incompleteBodyError(io.ErrUnexpectedEOF)
 	case neterr.CutOff(err):
-		return 0, tornBody(err)
+		return 0, incompleteBodyError(err)
 	}
 	return 0, err
 }
 
-// tornBody is the error for a body that has ended too early.
-func tornBody(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTorn), err) }
+// incompleteBodyError is the error for a body that has ended too early.
+func incompleteBodyError(err error) error {
+	return fmt.Errorf("%w: %w", (*fault)(h1.BodyIncomplete), err)
+}
 
 // bodyTimeoutError returns the error for a body that did not go on before the deadline of the read.
 func bodyTimeoutError(err error) error { return fmt.Errorf("%w: %w", (*fault)(h1.BodyTimeout), err) }

@@ -79,13 +79,13 @@ const (
 // buffers are in the Ctx that a turn borrows. Fields without a word are
 // loop-private: only the connection's one task at a time touches them.
 type conn struct {
-	nc     net.Conn
-	srv    *Server
-	again  func()     // serveClient, made once
-	stream *stream    // nc, if this is a request of HTTP/2 or HTTP/3: the server has not admitted it as a connection
-	h2     *http2Conn // speaks HTTP/2 on the connection; nil: HTTP/1; guarded by srv.conns.mu
-	next   *conn      // guarded by srv.conns.mu
-	prev   *conn      // guarded by srv.conns.mu
+	nc           net.Conn
+	srv          *Server
+	whenReadable func()     // serveClient, shakeHands or takeProxyHeader; made once
+	stream       *stream    // nc, if this is a request of HTTP/2 or HTTP/3: the server has not admitted it as a connection
+	h2           *http2Conn // speaks HTTP/2 on the connection; nil: HTTP/1; guarded by srv.conns.mu
+	next         *conn      // guarded by srv.conns.mu
+	prev         *conn      // guarded by srv.conns.mu
 
 	remote *peerAddr  // made when first needed
 	known  *connFacts // for handlers of net/http, made when first needed
@@ -114,12 +114,12 @@ func (c *conn) start() {
 	c.since.Store(c.srv.clock.Now())
 	secure := tlsin.Of(c.nc)
 	if c.waiter() != nil {
-		c.again = c.serveClient
+		c.whenReadable = c.serveClient
 		switch {
 		case c.opens == opensByProxy:
-			c.again = c.takeProxyHeader
+			c.whenReadable = c.takeProxyHeader
 		case secure != nil:
-			c.opens, c.again = opensByHandshake, c.shakeHands
+			c.opens, c.whenReadable = opensByHandshake, c.shakeHands
 		}
 		c.rest()
 		return
@@ -152,14 +152,14 @@ func (c *conn) rest() {
 func (c *conn) onReadable() error {
 	if c.opens != opensByRequest {
 		if at, ok := c.at(); ok && c.opens == opensByHandshake {
-			return at.OnReadableAt(handshakes, c.again)
+			return at.OnReadableAt(handshakes, c.whenReadable)
 		}
-		return c.waiter().OnReadable(c.again)
+		return c.waiter().OnReadable(c.whenReadable)
 	}
 	if at, ok := c.at(); ok && !c.srv.readsFirst() && !c.lingering {
-		return at.OnReadableAt(requests, c.again)
+		return at.OnReadableAt(requests, c.whenReadable)
 	}
-	return c.waiter().OnReadable(c.again)
+	return c.waiter().OnReadable(c.whenReadable)
 }
 
 // idle marks the connection as closable by Shutdown, at once if it has had a request. If the

@@ -97,20 +97,20 @@ type requestFacts struct {
 
 // progress is how far the request and its connection are.
 type progress struct {
-	closing  bool  // the connection ends with the current response
-	torn     bool  // ... at once: the response could not be completed
-	gone     bool  // a handler has taken the connection over
-	finished bool  // the current request is answered and logged
-	duplex   bool  // the handler wanted to answer without regard to the body
-	dropBy   int64 // until when the rest of the body is awaited before the answer, see awaitBody; else 0
+	closing   bool  // the connection ends with the current response
+	aborted   bool  // ... at once: the response could not be completed
+	takenOver bool  // a handler has taken the connection over
+	finished  bool  // the current request is answered and logged
+	duplex    bool  // the handler wanted to answer without regard to the body
+	dropBy    int64 // until when the rest of the body is awaited before the answer, see awaitBody; else 0
 }
 
-// fileTools are what Files needs for a request: what the store has to know, the buffers of widen, what SendFile asks.
+// fileTools are what Files needs for a request: the request as the store sees it, the buffers of widen, what SendFile asks.
 type fileTools struct {
-	asked     store.Request
-	wide      *[store.WideSize]byte
-	narrowOut []byte
-	pages     entryPages
+	fileRequest store.Request
+	wide        *[store.WideSize]byte
+	narrowOut   []byte
+	pages       entryPages
 }
 
 func newCtx() *Ctx {
@@ -308,7 +308,7 @@ func (x *Ctx) recycle() {
 	if len(x.pathText) > 1024 {
 		x.pathText = ""
 	}
-	x.asked.Forget(keepSize)
+	x.fileRequest.Forget(keepSize)
 	if cap(x.head.Fields) > 256 {
 		x.head.Fields = nil
 	}

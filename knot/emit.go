@@ -9,7 +9,7 @@ import (
 )
 
 // A connection that could not be written to is not written to again: what has been sent may end in the middle of
-// anything. Ctx.sent remembers the error, and the functions of this file return it, and gather nothing any more.
+// anything. Ctx.afterWrite remembers the error, and the functions of this file return it, and gather nothing any more.
 
 // stream adds p to the body of a committed response.
 func (x *Ctx) stream(p []byte) error {
@@ -96,7 +96,7 @@ func (x *Ctx) armReply() {
 func (x *Ctx) flush() error {
 	x.countAnswered()
 	if x.writeErr != nil {
-		return x.sent(x.writeErr)
+		return x.afterWrite(x.writeErr)
 	}
 	if len(x.out) == 0 {
 		return nil
@@ -104,9 +104,9 @@ func (x *Ctx) flush() error {
 	return x.sendGathered(false)
 }
 
-// sent is called after each write, and returns its error: what was gathered has been sent, or never will be. After an
+// afterWrite is called after each write, and returns its error: what was gathered has been sent, or never will be. After an
 // error the connection ends with the current request.
-func (x *Ctx) sent(err error) error {
+func (x *Ctx) afterWrite(err error) error {
 	if err != nil {
 		x.writeErr, x.closing = err, true
 		if e := x.adapted; e != nil {
@@ -186,8 +186,8 @@ func (x *Ctx) writeAlone(p []byte) error {
 		x.armWrite()
 		began := x.beginWrite()
 		_, err := x.c.nc.Write(p[:n])
-		if err = x.took(n, began, err); err != nil {
-			return x.sent(err)
+		if err = x.endTimedWrite(n, began, err); err != nil {
+			return x.afterWrite(err)
 		}
 		p = p[n:]
 	}
@@ -200,9 +200,9 @@ func (x *Ctx) writeVector(w vectorWriter) error {
 	x.armWrite()
 	began := x.beginWrite()
 	n, err := w.WriteBuffers(&x.vector)
-	err = x.took(int(n), began, err)
+	err = x.endTimedWrite(int(n), began, err)
 	x.vector, x.vectors = nil, [len(x.vectors)][]byte{}
-	return x.sent(err)
+	return x.afterWrite(err)
 }
 
 // writeGathered sends parts through the output buffer.

@@ -228,7 +228,7 @@ func (x *Ctx) redirectToSlash() error {
 
 // storeRequest is x as the store sees it.
 func (x *Ctx) storeRequest() *store.Request {
-	q := &x.asked
+	q := &x.fileRequest
 	q.Path, q.Head, q.Text, q.Log = x.path, &x.head, x.headBytes(), (*fileLog)(x)
 	x.srv.clock.Now()
 	q.Second = x.srv.clock.Stamp().Unix

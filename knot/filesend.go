@@ -14,7 +14,7 @@ import (
 
 // sendEntry answers GET and HEAD with the file, a part of it, or 304.
 func (x *Ctx) sendEntry(f *Files, e *store.Entry) error {
-	if x.head.Asks {
+	if x.head.HasConditionOrRange {
 		return x.sendConditionalOrRange(f, e)
 	}
 	if e.Full && x.pace.Rate == 0 && len(x.resp.filters) == 0 {
@@ -63,14 +63,14 @@ func (x *Ctx) sendFull(e *store.Entry) error {
 // sendConditionalOrRange answers a request that has a condition (RFC 9110, 13) or a range (RFC 9110, 14).
 func (x *Ctx) sendConditionalOrRange(f *Files, e *store.Entry) error {
 	r, h := &x.resp, &e.Head
-	verdict := x.asked.Condition(h.Tag, h.Modified)
+	verdict := x.fileRequest.Condition(h.Tag, h.Modified)
 	if verdict == store.Failed {
 		return Status(412)
 	}
 	var ranges []store.Range
 	if verdict == store.Proceed && x.head.Method == h1.MethodGet {
 		var ok bool
-		if ranges, ok = x.asked.WantedRanges(h, e.Length, f.maxRanges); !ok {
+		if ranges, ok = x.fileRequest.WantedRanges(h, e.Length, f.maxRanges); !ok {
 			r.fields = strconv.AppendInt(append(r.fields, "Content-Range: bytes */"...), e.Length, 10)
 			r.fields = append(r.fields, "\r\n"...)
 			return x.SendError(416)
@@ -195,7 +195,7 @@ func (x *Ctx) endBytes(e *store.Entry, left int64, err error) error {
 	x.resp.written -= left
 	if x.writeErr == nil {
 		// Too late to say anything but by closing. The file is not what it was.
-		x.closing, x.torn = true, true
+		x.closing, x.aborted = true, true
 		e.Drop()
 	}
 	return err
@@ -289,16 +289,16 @@ func (x *Ctx) sendPages(nc fileSender, e *store.Entry, from, length int64) (int6
 	return sent, x.fileSent(x.endWrite(err))
 }
 
-// fileSent is sent after a SendFile. It returns the error, but none for a file that has become shorter, which the caller sees.
+// fileSent is afterWrite for a SendFile. It returns the error, but none for a file that has become shorter, which the caller sees.
 func (x *Ctx) fileSent(err error) error {
 	if err == io.ErrUnexpectedEOF {
 		err = nil
 	}
 	if neterr.OfDisk(err) {
-		x.sent(nil)
+		x.afterWrite(nil)
 		return err
 	}
-	return x.sent(err)
+	return x.afterWrite(err)
 }
 
 // sendCopied sends through a buffer.

@@ -230,7 +230,7 @@ func TestGoexitGivesBuffersBack(t *testing.T) {
 
 func TestIdleConnectionIsSmall(t *testing.T) {
 	const most = 128 + 16                                       // size classes of the allocator
-	size := unsafe.Sizeof(conn{}) + 2*unsafe.Sizeof(uintptr(0)) // and the closure of again
+	size := unsafe.Sizeof(conn{}) + 2*unsafe.Sizeof(uintptr(0)) // and the closure of whenReadable
 	testenv.AtMost(t, size, most, "bytes per idle connection")
 	t.Logf("%d bytes per idle connection besides net.Conn", size)
 }

@@ -221,7 +221,7 @@ func (e *exchange) unwind(v any, goexit bool) {
 	x.closing = true
 	x.dropGathered()
 	if v == http.ErrAbortHandler {
-		x.torn = true
+		x.aborted = true
 		x.resp.phase = respDone
 	} else {
 		e.failure = Status(http.StatusInternalServerError)

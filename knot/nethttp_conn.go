@@ -246,7 +246,7 @@ func (e *exchange) hijack() (*conn, *bufio.ReadWriter, error) {
 // hijack leaves the connection to the handler. It returns the bytes that have come after the request.
 func (x *Ctx) hijack() (rest []byte) {
 	rest = bytes.Clone(x.in[x.r:x.w])
-	x.gone, x.closing, x.resp.phase = true, true, respDone
+	x.takenOver, x.closing, x.resp.phase = true, true, respDone
 	x.resp.status = http.StatusSwitchingProtocols // for the access log
 	if s := tlsin.Of(x.c.nc); s != nil {
 		s.HandOver()

@@ -27,7 +27,7 @@ func (x *Ctx) nextPaced(left int64) (int64, error) {
 		}
 		x.leaveWhileSending() // others may come in while it sleeps
 		if err := task.Sleep(wait); err != nil {
-			return 0, x.sent(err) // the response is not complete, as after a write that has failed
+			return 0, x.afterWrite(err) // the response is not complete, as after a write that has failed
 		}
 	}
 	return n, nil

@@ -30,7 +30,7 @@ func (c *conn) takeProxyHeader() {
 	if h.Source.IsValid() {
 		setAddrs(raw, h)
 	}
-	c.opens, c.again = opens, next
+	c.opens, c.whenReadable = opens, next
 	c.since.Store(c.srv.clock.Now())
 	c.clearRead()
 	c.rest()

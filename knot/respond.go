@@ -197,7 +197,7 @@ func (x *Ctx) SendError(status int) error {
 		err := x.begun()
 		if err == nil {
 			x.resp.status, x.resp.phase = status, respDone
-			x.closing, x.torn = true, true
+			x.closing, x.aborted = true, true
 		}
 		return err
 	}
@@ -455,7 +455,7 @@ func (x *Ctx) complete() error {
 		}
 	case respChunked:
 		if x.srv.ctx.Err() != nil { // a handler that returns as Close has ended its context need not be done
-			x.closing, x.torn = true, true
+			x.closing, x.aborted = true, true
 			break
 		}
 		if r.coding != nil {

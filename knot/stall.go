@@ -60,7 +60,7 @@ func (x *Ctx) shrinkBuffers(more int) {
 		in := make([]byte, n)
 		copy(in, x.in[:x.w])
 		x.in, x.path = in, bytes.Clone(x.path)
-		x.asked.Path, x.asked.Text = nil, nil // views of it, of no use any more
+		x.fileRequest.Path, x.fileRequest.Text = nil, nil // views of it, of no use any more
 	}
 	if len(x.out) <= outSize/2 {
 		x.shrinkOut(more)
@@ -107,7 +107,7 @@ func (x *Ctx) recount() {
 	}
 }
 
-// beginWrite is called before each write of the response. It returns the time, for took.
+// beginWrite is called before each write of the response. It returns the time, for endTimedWrite.
 func (x *Ctx) beginWrite() (began int64) {
 	began = x.srv.clock.Now()
 	if !x.isTunnel() {
@@ -116,8 +116,8 @@ func (x *Ctx) beginWrite() (began int64) {
 	return began
 }
 
-// took is endWrite, and counts n bytes of the response, sent by a write that began then.
-func (x *Ctx) took(n int, began int64, err error) error {
+// endTimedWrite is endWrite, and counts n bytes of the response, sent by a write that began then.
+func (x *Ctx) endTimedWrite(n int, began int64, err error) error {
 	x.slowOut.Add(x.srv.clock.Now()-began, n, x.srv.settings().rate)
 	x.spend(int64(n))
 	return x.endWrite(err)
@@ -171,7 +171,7 @@ func (x *Ctx) sendGathered(more bool) (err error) {
 	} else {
 		n, err = x.writeOut()
 	}
-	return x.sent(x.took(n, began, err))
+	return x.afterWrite(x.endTimedWrite(n, began, err))
 }
 
 // writeOut writes what is gathered. While the client takes nothing only the rest of it is held.
@@ -203,8 +203,8 @@ func (x *Ctx) awaitRoom(st *stream, n int64) int64 {
 	x.armWrite()
 	began := x.beginWrite()
 	room, err := st.AwaitRoom(n)
-	if err = x.took(0, began, err); err != nil {
-		x.sent(err)
+	if err = x.endTimedWrite(0, began, err); err != nil {
+		x.afterWrite(err)
 	}
 	return room
 }
@@ -217,7 +217,7 @@ func (x *Ctx) writeSome(st *stream, p []byte) (n int) {
 	n, err := st.WriteSome(p)
 	x.slowOut.Add(0, n, x.srv.settings().rate)
 	if err != nil {
-		x.sent(err)
+		x.afterWrite(err)
 	}
 	return n
 }

@@ -71,7 +71,7 @@ func (s *Server) withCertificate(certFile, keyFile string) (*tls.Config, error) 
 // shakeHands is the task that starts when a new client of TLS has sent something.
 func (c *conn) shakeHands() {
 	if c.shake(tlsin.Of(c.nc)) {
-		c.opens, c.again = opensByRequest, c.serveClient
+		c.opens, c.whenReadable = opensByRequest, c.serveClient
 		c.rest()
 	}
 }

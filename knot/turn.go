@@ -141,7 +141,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 			return turnMore
 		default:
 			if x.beginsHTTP2(f) {
-				x.gone = true
+				x.takenOver = true
 				x.srv.serveHTTP2(x.c, bytes.Clone(x.in[x.r:x.w]))
 				return turnGone
 			}
@@ -153,9 +153,9 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 		x.bodyAt = x.r
 		x.serveRequest()
 		switch {
-		case x.gone:
+		case x.takenOver:
 			return turnGone
-		case x.torn || x.writeErr != nil:
+		case x.aborted || x.writeErr != nil:
 			return turnClose
 		case x.closing && (x.r < x.w || x.body.Phase != h1.BodyDone || x.srv.conns.stopping.Load()):
 			return turnLinger
@@ -212,7 +212,7 @@ func (x *Ctx) serveRequest() {
 		err = engine.Outside(answer, x)
 		x.rejoin()
 		x.body.end()
-		if x.gone {
+		if x.takenOver {
 			x.endSpan(101)
 			return
 		}
@@ -336,7 +336,7 @@ func (x *Ctx) settle(err error) {
 		return
 	}
 	if x.resp.phase != respDone {
-		x.closing, x.torn = true, true
+		x.closing, x.aborted = true, true
 	}
 }
 
@@ -374,7 +374,7 @@ func (x *Ctx) refuse(f *h1.Fault) {
 func (x *Ctx) abandon(p any, goexit bool) verdict {
 	x.rejoin()
 	x.body.end()
-	if x.gone {
+	if x.takenOver {
 		x.endSpan(101)
 		return turnGone
 	}

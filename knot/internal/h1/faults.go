@@ -34,7 +34,7 @@ var (
 	codingBefore11  = &Fault{400, "Transfer-Encoding in an HTTP/1.0 request"}
 	BadChunk        = &Fault{400, "malformed chunk"}
 	badTrailer      = &Fault{400, "malformed trailer"}
-	BodyTorn        = &Fault{400, "connection ended inside the request body"}
+	BodyIncomplete  = &Fault{400, "connection ended inside the request body"}
 	HeadTimeout     = &Fault{408, "request head took too long"}
 	BodyTimeout     = &Fault{408, "request body took too long"}
 	BodyTooLarge    = &Fault{413, "request body is too large"}

@@ -48,17 +48,17 @@ type Head struct {
 	Size   int // bytes, with leading empty lines and the blank line
 	Start  int // offset of the request line: leading empty lines end here
 
-	Method    method
-	Minor     uint8 // HTTP/1.minor
-	hosts     uint8
-	Chunked   bool
-	close     bool // Connection: close
-	keepAlive bool // Connection: keep-alive
-	Expect    bool // Expect: 100-continue
-	hasLength bool
-	HasCoding bool
-	Asks      bool   // there is a condition or a range
-	Refused   *Fault // well formed, but not to be served
+	Method              method
+	Minor               uint8 // HTTP/1.minor
+	hosts               uint8
+	Chunked             bool
+	close               bool // Connection: close
+	keepAlive           bool // Connection: keep-alive
+	Expect              bool // Expect: 100-continue
+	hasLength           bool
+	HasCoding           bool
+	HasConditionOrRange bool   // there is a condition or a range
+	Refused             *Fault // well formed, but not to be served
 
 	lastHost []byte // of an earlier request, valid. Most have the same
 }

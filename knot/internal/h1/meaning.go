@@ -34,15 +34,15 @@ func (h *Head) note(b []byte, one field) *Fault {
 		if TokenIs(name, "transfer-encoding") {
 			return h.noteCoding(one.Value.Of(b))
 		}
-		h.Asks = h.Asks || TokenIs(name, "if-modified-since")
+		h.HasConditionOrRange = h.HasConditionOrRange || TokenIs(name, "if-modified-since")
 	case len("if-unmodified-since"):
-		h.Asks = h.Asks || TokenIs(name, "if-unmodified-since")
+		h.HasConditionOrRange = h.HasConditionOrRange || TokenIs(name, "if-unmodified-since")
 	case len("if-match"):
-		h.Asks = h.Asks || TokenIs(name, "if-match")
+		h.HasConditionOrRange = h.HasConditionOrRange || TokenIs(name, "if-match")
 	case len("if-none-match"):
-		h.Asks = h.Asks || TokenIs(name, "if-none-match")
+		h.HasConditionOrRange = h.HasConditionOrRange || TokenIs(name, "if-none-match")
 	case len("range"):
-		h.Asks = h.Asks || TokenIs(name, "range")
+		h.HasConditionOrRange = h.HasConditionOrRange || TokenIs(name, "range")
 	}
 	return nil
 }

@@ -52,16 +52,16 @@ type Conn struct {
 
 // reading has the fields of the reader, as is ReadBy of the Setting.
 type reading struct {
-	in      *input // nil while it rests
-	dec     *hpack.Decoder
-	head    requestHead
-	greeted bool   // the preface has come
-	settled bool   // ... and SETTINGS
-	begin   func() // a request that has come, to be started without mu
-	deaf    bool   // an error has ended the connection
-	headBy  int64  // when the head that is coming must have come, on the server's clock; 0: none is, or it may take for ever
-	block   []byte // that of the last request, if no other can change what it means
-	text    []byte // the head that block stands for
+	in         *input // nil while it rests
+	dec        *hpack.Decoder
+	head       requestHead
+	greeted    bool   // the preface has come
+	settled    bool   // ... and SETTINGS
+	begin      func() // a request that has come, to be started without mu
+	discarding bool   // an error has ended the connection: what still comes is dropped
+	headBy     int64  // when the head that is coming must have come, on the server's clock; 0: none is, or it may take for ever
+	block      []byte // that of the last request, if no other can change what it means
+	text       []byte // the head that block stands for
 }
 
 // A streamTable has the requests under way. It is guarded by mu.
@@ -254,7 +254,7 @@ func (h *Conn) turn() bool {
 	}
 	rests := h.readFrames()
 	tasks.Buffers.Release(inputSize)
-	if rests && h.head.id == 0 && !h.deaf { // between two frames it has no state
+	if rests && h.head.id == 0 && !h.discarding { // between two frames it has no state
 		h.in.h = nil
 		inputs.Put(h.in)
 		h.head.rest()
@@ -270,7 +270,7 @@ func (h *Conn) readFrames() bool {
 	} else if err := in.fill(); err != nil {
 		return false
 	}
-	for i := 1; !h.deaf && (in.r < in.w || h.head.id != 0); i++ {
+	for i := 1; !h.discarding && (in.r < in.w || h.head.id != 0); i++ {
 		if !h.frame() {
 			return false
 		}
@@ -320,7 +320,7 @@ func (h *Conn) dropStreams() {
 
 // fail ends the connection because of an error of the client. It is the reader's.
 func (h *Conn) fail(code http2.ErrCode) {
-	h.deaf = true
+	h.discarding = true
 	h.mu.Lock()
 	defer h.unlock()
 	if h.shut {

@@ -72,7 +72,7 @@ func (h *Conn) frame() bool {
 			}
 		}
 	}
-	if err == nil || h.deaf {
+	if err == nil || h.discarding {
 		return true
 	}
 	var broken http2.ConnectionError

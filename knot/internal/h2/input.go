@@ -64,7 +64,7 @@ func (in *input) read() error {
 	h.heard, h.pinged = now, 0
 	shut := h.shut
 	h.mu.Unlock()
-	if shut || h.deaf {
+	if shut || h.discarding {
 		in.w = 0
 	}
 	return nil

@@ -134,45 +134,45 @@ func (m *Memory) chunkOf(p []byte) int {
 	return int(uintptr(unsafe.Pointer(unsafe.SliceData(p)))-uintptr(unsafe.Pointer(unsafe.SliceData(m.Mem)))) / ChunkBytes
 }
 
-// A spell is a row of unused blocks, on their way back to the system.
-type spell struct{ block, blocks int }
+// A blockRun is a row of unused blocks, on their way back to the system.
+type blockRun struct{ block, blocks int }
 
 // idle takes one such row out of use, of at most that many blocks, for the caller to give
 // back when it does not hold mu. Their memory counts as given back from now on.
-func (m *Memory) idle(most int) (s spell, ok bool) {
+func (m *Memory) idle(most int) (run blockRun, ok bool) {
 	for b := range m.free {
 		bit := uint64(1) << (b % 64)
-		usable := m.touched[b/64]&bit != 0 && m.free[b] == ^uint64(0) && s.blocks < most
+		usable := m.touched[b/64]&bit != 0 && m.free[b] == ^uint64(0) && run.blocks < most
 		switch {
 		case usable:
-			if s.blocks == 0 {
-				s.block = b
+			if run.blocks == 0 {
+				run.block = b
 			}
-			s.blocks++
+			run.blocks++
 			m.free[b] = 0
 			m.touched[b/64] &^= bit
 			m.blocks--
 			m.left -= blockChunks
 			m.resting += blockChunks
-		case s.blocks > 0:
-			return s, true
+		case run.blocks > 0:
+			return run, true
 		}
 	}
-	return s, s.blocks > 0
+	return run, run.blocks > 0
 }
 
 // giveBack is called without mu.
-func (m *Memory) giveBack(s spell) {
-	unix.Madvise(m.Mem[s.block*BlockBytes:(s.block+s.blocks)*BlockBytes], unix.MADV_DONTNEED)
+func (m *Memory) giveBack(run blockRun) {
+	unix.Madvise(m.Mem[run.block*BlockBytes:(run.block+run.blocks)*BlockBytes], unix.MADV_DONTNEED)
 }
 
-// rested makes s usable again.
-func (m *Memory) rested(s spell) {
-	for b := s.block; b < s.block+s.blocks; b++ {
+// rested makes run usable again.
+func (m *Memory) rested(run blockRun) {
+	for b := run.block; b < run.block+run.blocks; b++ {
 		m.free[b] = ^uint64(0)
 	}
-	m.left += s.blocks * blockChunks
-	m.resting -= s.blocks * blockChunks
+	m.left += run.blocks * blockChunks
+	m.resting -= run.blocks * blockChunks
 	if m.closed {
 		m.unmap()
 	}
