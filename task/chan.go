@@ -185,19 +185,13 @@ func (c *Chan[T]) endWait(l *engine.Loop, n *chanNode[T], q *chanList[T], err er
 
 // recycle keeps n, which is in no list, for the next wait.
 func (c *Chan[T]) recycle(l *engine.Loop, n *chanNode[T]) {
+	var zero T
 	n.sel, n.prev = nil, nil
 	c.g.EnterOn(l)
-	c.keep(n)
-	c.g.Exit(l)
-}
-
-// keep clears n and puts it into the free list. The caller is inside the guard.
-func (c *Chan[T]) keep(n *chanNode[T]) {
-	var zero T
-	n.value = zero
-	n.w = nil
+	n.value, n.w = zero, nil
 	n.next = c.free
 	c.free = n
+	c.g.Exit(l)
 }
 
 // A chanPoint is a Chan as something to wait on.

@@ -49,10 +49,7 @@ const selectionCancelled = 1 << 30
 // several can, one of them is chosen at random. It parks. The error is ErrChanClosed
 // if the channel of the case is closed (and empty, for a receive), or, with index -1,
 // that of the calling task's context. Without cases it waits for the end of that context.
-func Select(cases ...Case) (int, error) {
-	i, err := selectAmong(cases, true)
-	return i, err
-}
+func Select(cases ...Case) (int, error) { return selectAmong(cases, true) }
 
 // TrySelect is Select that does not wait: it returns -1 and no error if none of the
 // cases can go on. It never parks.

@@ -1,8 +1,10 @@
 package bgraph
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/capriccio-go/capriccio/internal/funcname"
@@ -104,19 +106,11 @@ func exported(function string) bool {
 
 // Node returns the node with the given key, nil if there is none.
 func (s *Snapshot) Node(k Key) *Node {
-	lo, hi := 0, len(s.Nodes)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if s.Nodes[mid].Key < k {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
+	i, found := sort.Find(len(s.Nodes), func(i int) int { return cmp.Compare(k, s.Nodes[i].Key) }) // without a copy of each node
+	if !found {
+		return nil
 	}
-	if lo < len(s.Nodes) && s.Nodes[lo].Key == k {
-		return &s.Nodes[lo]
-	}
-	return nil
+	return &s.Nodes[i]
 }
 
 // NameOf is the name of the node with the given key.

@@ -1,9 +1,11 @@
 package bgraph
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/breathe"
@@ -105,16 +107,7 @@ func (s *Snapshot) checkLoops() error {
 
 // checkLoop reports whether s has a loop with that index.
 func (s *Snapshot) checkLoop(index int) error {
-	lo, hi := 0, len(s.Loops)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if s.Loops[mid].Index < index {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == len(s.Loops) || s.Loops[lo].Index != index {
+	if _, found := slices.BinarySearchFunc(s.Loops, index, func(l LoopStat, index int) int { return cmp.Compare(l.Index, index) }); !found {
 		return fmt.Errorf("loop %d is not among the %d loops", index, len(s.Loops))
 	}
 	return nil

@@ -130,7 +130,7 @@ func (c *Chunk) adapt() {
 	if room < c.least {
 		grow(c.class)
 		c.counts.Regrown++
-		c.most = uintptr(c.size)
+		c.most = c.size
 	} else if room > c.most {
 		c.counts.Grown++
 		c.most = room

@@ -176,8 +176,8 @@ func (p *Pool) takeNew(class int) *Chunk {
 	c.class = class
 	c.size = SizeOf(class)
 	c.Room = RoomOf(class)
-	c.least = uintptr(c.size - overhead)
-	c.most = uintptr(c.size)
+	c.least = c.size - overhead
+	c.most = c.size
 	k := &p.counts.Class[class]
 	c.counts = k
 	k.Made++

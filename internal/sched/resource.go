@@ -261,7 +261,6 @@ func (p *Resource) choose() (Node, bool) {
 		size := nd.herd.begin(min(nd.ready, p.cfg.Size))
 		if nd.gated {
 			if size = p.mayRun(n, size); size == 0 {
-				p.stride.Leave(n)
 				p.hold(n)
 				continue
 			}

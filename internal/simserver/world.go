@@ -217,8 +217,7 @@ func (w *World) Drive(done func() bool) {
 // unlocked.
 func (w *World) resume(e *event, now time.Duration) {
 	c := e.cpu
-	switch {
-	case c.armed != e.number: // it has been resumed by something else
+	if c.armed != e.number { // it has been resumed by something else
 		w.mu.Unlock()
 		return
 	}
