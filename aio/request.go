@@ -60,21 +60,21 @@ const (
 // perform, which gives it back to the pool of requests. What p and q point to must be
 // on the heap, which storing the pointers here ensures.
 type request struct {
-	op    opcode
-	state uint8
-	firm  bool // no cancellation of the task ends it
-	cut   bool // it was asked to end early, as the task is cancelled
-	slow  bool // the ring has refused it, or there is none: to the pool of threads
-	works bool // the ring has it, and a worker of the kernel's: see maxWorking
-	fd    int32
-	fd2   int32
-	flags uint32
-	mode  uint32
-	n     int
-	off   int64
-	p, q  unsafe.Pointer
-	fn    func()
-	file  *File // whose descriptor fd is; nil: the operation goes by path
+	op        opcode
+	state     uint8
+	firm      bool // no cancellation of the task ends it
+	cut       bool // it was asked to end early, as the task is cancelled
+	slow      bool // the ring has refused it, or there is none: to the pool of threads
+	hasWorker bool // the ring has it, and it takes a worker of the kernel: see maxWorking
+	fd        int32
+	fd2       int32
+	flags     uint32
+	mode      uint32
+	n         int
+	off       int64
+	p, q      unsafe.Pointer
+	fn        func()
+	file      *File // whose descriptor fd is; nil: the operation goes by path
 
 	res    int           // written before the wake
 	errno  syscall.Errno // likewise

@@ -84,12 +84,12 @@ func (q *ring) submit(r *request) bool {
 
 // send gives r to the kernel by itself.
 func (q *ring) send(r *request) bool {
-	works := r.takesWorker()
-	e, err := q.entry(works)
+	takesWorker := r.takesWorker()
+	e, err := q.entry(takesWorker)
 	if err != nil {
 		return false
 	}
-	q.start(&r.works, works)
+	q.countWorker(&r.hasWorker, takesWorker)
 	r.state = stateSubmitted
 	r.fill(e)
 	r.token = q.d.Track(e, r)
@@ -97,23 +97,23 @@ func (q *ring) send(r *request) bool {
 }
 
 // entry makes room for something to be sent, which takes a worker or not.
-func (q *ring) entry(works bool) (*uring.SubmissionQueueEntry, error) {
-	if works && q.working >= maxWorking {
+func (q *ring) entry(takesWorker bool) (*uring.SubmissionQueueEntry, error) {
+	if takesWorker && q.working >= maxWorking {
 		return nil, uring.ErrFull
 	}
 	return q.d.Entry()
 }
 
-// start counts a request that is sent, if it takes a worker, and end counts it no longer.
-func (q *ring) start(works *bool, really bool) {
-	if *works = really; really {
+// countWorker counts a request that is sent, if it takes a worker, and uncountWorker counts it no longer.
+func (q *ring) countWorker(hasWorker *bool, takesWorker bool) {
+	if *hasWorker = takesWorker; takesWorker {
 		q.working++
 	}
 }
 
-func (q *ring) end(works *bool) {
-	if *works {
-		*works = false
+func (q *ring) uncountWorker(hasWorker *bool) {
+	if *hasWorker {
+		*hasWorker = false
 		q.working--
 	}
 }
@@ -133,7 +133,7 @@ func (r *request) takesWorker() bool {
 }
 
 func (r *request) Complete(res int32, _ uint32) {
-	r.ring.end(&r.works)
+	r.ring.uncountWorker(&r.hasWorker)
 	r.state = stateIdle
 	if res < 0 {
 		r.finish(0, syscall.Errno(-res))
@@ -217,10 +217,10 @@ const (
 
 // A batch is one read for several tasks, of neighbouring parts of a file.
 type batch struct {
-	ring  *ring
-	parts []*request
-	vecs  []unix.Iovec
-	works bool // takes a worker
+	ring      *ring
+	parts     []*request
+	vecs      []unix.Iovec
+	hasWorker bool // takes a worker
 }
 
 // sendGathered sends the reads of this iteration, those of neighbouring parts of a file as one. It runs when the loop
@@ -266,8 +266,8 @@ func (q *ring) sendMerged(reads []*request) {
 		q.sendAlone(reads[0])
 		return
 	}
-	works := reads[0].takesWorker()
-	e, err := q.entry(works)
+	takesWorker := reads[0].takesWorker()
+	e, err := q.entry(takesWorker)
 	if err != nil {
 		for _, r := range reads {
 			q.sendAlone(r)
@@ -276,7 +276,7 @@ func (q *ring) sendMerged(reads []*request) {
 	}
 	b := batches.Get().(*batch)
 	b.ring = q
-	q.start(&b.works, works)
+	q.countWorker(&b.hasWorker, takesWorker)
 	for _, r := range reads {
 		r.state = stateMerged
 		b.parts = append(b.parts, r)
@@ -316,7 +316,7 @@ func (b *batch) bytes() int {
 // nothing, and all parts after an error, are tried again, each by itself, to find out which part
 // is to blame.
 func (b *batch) Complete(res int32, _ uint32) {
-	b.ring.end(&b.works)
+	b.ring.uncountWorker(&b.hasWorker)
 	left := max(int(res), 0)
 	for _, r := range b.parts {
 		if n := min(left, r.n); n > 0 {

@@ -85,7 +85,7 @@ func pollerThatWatches(set int) (poller int) {
 
 // Alone implements engine.Rester.
 func (p *epoll) Alone(now time.Duration, clock engine.Clock) bool {
-	c := &p.rest.goPoller
+	c := &p.rest.pollerWatch
 	if c.poller != 0 && (c.pause == 0 || now >= c.until) {
 		before := c.pause
 		c.alone = !watchesOthers(c.poller)

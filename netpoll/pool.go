@@ -36,17 +36,17 @@ type Pool struct {
 	// descriptor left for another one (EMFILE, ENFILE); then it fails with context.DeadlineExceeded. 0: it fails at once.
 	WaitTimeout time.Duration
 
-	mu     sync.Mutex
-	units  *task.Semaphore       // guarded by mu, fixed by the first Get; nil: no limit
-	short  *task.Semaphore       // fixed before lack is first above 0; has told units
-	lack   int                   // guarded by mu: Gets that found no connection, and all Gets after them
-	told   int                   // guarded by mu: of these, the Gets that are to look again
-	idle   []*restingConns       // guarded by mu: of each loop that has had some
-	out    map[net.Conn]struct{} // guarded by mu: in use, without those of this package, see connAddrs.lender
-	open   int                   // guarded by mu: at rest, in use, and being dialled
-	closed bool                  // guarded by mu
-	look   *time.Timer           // calls sweep; guarded by mu
-	looks  bool                  // look is set; guarded by mu
+	mu         sync.Mutex
+	units      *task.Semaphore       // guarded by mu, fixed by the first Get; nil: no limit
+	short      *task.Semaphore       // fixed before starving is first above 0; has retries units
+	starving   int                   // guarded by mu: Gets that found no connection, and all Gets after them
+	retries    int                   // guarded by mu: of these, the Gets that are to try again
+	idle       []*restingConns       // guarded by mu: of each loop that has had some
+	out        map[net.Conn]struct{} // guarded by mu: in use, without those of this package, see connAddrs.lender
+	open       int                   // guarded by mu: at rest, in use, and being dialled
+	closed     bool                  // guarded by mu
+	sweepTimer *time.Timer           // calls sweep; guarded by mu
+	sweepSet   bool                  // sweepTimer is set; guarded by mu
 }
 
 // restingConns are the connections of a loop that are at rest, the last used at the end.
@@ -157,8 +157,8 @@ func scarce(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// maxLack is more than the Gets that can wait at once.
-const maxLack = 1 << 30
+// maxStarving is more than the Gets that can wait at once.
+const maxStarving = 1 << 30
 
 // getFreed is get if no descriptor is left: it waits until a connection is put back, behind earlier
 // callers, and looks from time to time whether a descriptor has become free elsewhere.
@@ -167,23 +167,23 @@ func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 	defer cancel()
 	p.mu.Lock()
 	if p.short == nil {
-		p.short = task.NewSemaphore(maxLack)
-		p.short.TryAcquire(maxLack)
+		p.short = task.NewSemaphore(maxStarving)
+		p.short.TryAcquire(maxStarving)
 	}
 	short, pause := p.short, minPause
-	if p.lack > 0 {
+	if p.starving > 0 {
 		pause = maxPause
 	}
-	p.lack++
+	p.starving++
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
-		p.lack--
-		none := max(p.told-p.lack, 0) // told, and no caller is left to look
-		p.told -= none
+		p.starving--
+		none := max(p.retries-p.starving, 0) // no caller is left to try again
+		p.retries -= none
 		p.mu.Unlock()
 		for range none {
-			short.TryAcquire(1) // if it comes only now, a caller looks once more than needed
+			short.TryAcquire(1) // if it comes only now, a caller tries once more than needed
 		}
 	}()
 	for ; ; pause = longer(pause) {
@@ -194,7 +194,7 @@ func (p *Pool) getFreed(ctx context.Context) (net.Conn, error) {
 		switch {
 		case err == nil:
 			p.mu.Lock()
-			p.told = max(p.told-1, 0)
+			p.retries = max(p.retries-1, 0)
 			p.mu.Unlock()
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -267,7 +267,7 @@ func (p *Pool) take(l *engine.Loop, any bool) (c net.Conn, old []idleConn, err e
 	if p.closed {
 		return nil, nil, ErrPoolClosed
 	}
-	if p.lack > 0 && !any {
+	if p.starving > 0 && !any {
 		return nil, nil, errShort
 	}
 	now := time.Since(epoch())
@@ -324,19 +324,19 @@ func (p *Pool) watch() {
 	if timeout := p.idleTimeout(); timeout > 0 {
 		every = min(every, timeout)
 	}
-	if p.look == nil {
-		p.look = time.AfterFunc(every, p.sweep)
-	} else if !p.looks {
-		p.look.Reset(every)
+	if p.sweepTimer == nil {
+		p.sweepTimer = time.AfterFunc(every, p.sweep)
+	} else if !p.sweepSet {
+		p.sweepTimer.Reset(every)
 	}
-	p.looks = true
+	p.sweepSet = true
 }
 
 // sweep closes connections that have rested for too long or that the peer has closed, and runs again later while some
 // rest. It asks the kernel without mu, which Get and Put wait for.
 func (p *Pool) sweep() {
 	p.mu.Lock()
-	p.looks = false
+	p.sweepSet = false
 	var old []idleConn
 	var look []*Conn
 	now := time.Since(epoch())
@@ -397,15 +397,15 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 		rest.conns = append(rest.conns, idleConn{c, time.Since(epoch())})
 		p.watch()
 	}
-	units, tell := p.units, !drop && p.tells()
+	units, retry := p.units, !drop && p.addRetry()
 	p.mu.Unlock()
 	if drop {
 		c.Close()
 		p.mu.Lock()
-		tell = p.tells()
+		retry = p.addRetry()
 		p.mu.Unlock()
 	}
-	if tell { // not with mu, which other loops wait for natively: it may park
+	if retry { // not with mu, which other loops wait for natively: it may park
 		p.short.Release(1)
 	}
 	if units != nil {
@@ -413,12 +413,12 @@ func (p *Pool) Put(c net.Conn, broken bool) {
 	}
 }
 
-// tells reports whether a Get that found no descriptor is to look again, and counts it. Caller holds mu.
-func (p *Pool) tells() bool {
-	if p.told >= p.lack {
+// addRetry reports whether a Get that found no descriptor is to try again, and counts it. Caller holds mu.
+func (p *Pool) addRetry() bool {
+	if p.retries >= p.starving {
 		return false
 	}
-	p.told++
+	p.retries++
 	return true
 }
 

@@ -147,8 +147,8 @@ func TestPoolWithoutDescriptors(t *testing.T) {
 				p.Put(c, broken)
 			}
 		})
-		testenv.True(t, p.lack == 0 && p.told == 0 && p.open <= 2,
-			"in the end %d want one, %d of them are to look, %d are open", p.lack, p.told, p.open)
+		testenv.True(t, p.starving == 0 && p.retries == 0 && p.open <= 2,
+			"in the end %d want one, %d of them are to try again, %d are open", p.starving, p.retries, p.open)
 		left.Store(0)
 		for p.open > 0 { // nothing rests
 			p.Put(get(t, p), true)

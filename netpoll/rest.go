@@ -33,7 +33,7 @@ type resting struct {
 	limit time.Time          // read deadline of file; zero: none
 	try   func(uintptr) bool // looks for events, true if the wait is over
 
-	goPoller runtimePollerWatch
+	pollerWatch runtimePollerWatch
 
 	// Of the wait in progress.
 	armed bool // set will tell of an event, or has
@@ -75,7 +75,7 @@ func (r *resting) open(p *epoll) {
 		return
 	}
 	r.conn = conn
-	r.goPoller.poller = findGoPoller(set)
+	r.pollerWatch.poller = findGoPoller(set)
 	r.try = func(uintptr) bool {
 		if r.armed {
 			r.take()

@@ -195,7 +195,7 @@ func TestAloneInAProcess(t *testing.T) {
 // The Go runtime's poller is found, and a connection of package net in it; one look is good for a while.
 func TestAlone(t *testing.T) {
 	p := openedResting(t)
-	c := &p.rest.goPoller
+	c := &p.rest.pollerWatch
 	alone := func(p *epoll, now time.Duration) bool { return p.Alone(now, &ticks{now: now}) }
 	if !eachWatched(p.fd, func(int) bool { return true }) {
 		t.Skip("/proc does not tell what a poller watches")
@@ -230,7 +230,7 @@ func (c *ticks) Now() time.Duration {
 // have taken long as another thread had the processor.
 func TestLooksThatTakeLong(t *testing.T) {
 	p := openedResting(t)
-	c := &p.rest.goPoller
+	c := &p.rest.pollerWatch
 	if c.poller == 0 {
 		t.Skip("/proc does not tell what a poller watches")
 	}

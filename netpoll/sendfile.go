@@ -75,38 +75,38 @@ func (i *inner) SendFile(head []byte, fd int, off, n int64, pages ownconn.Pages)
 
 // A fileSend is one SendFile under way. Only its caller touches it.
 type fileSend struct {
-	c      *Conn
-	pages  ownconn.Pages
-	eager  eagerPages  // pages, if they are; else nil
-	moving movingPages // likewise
-	fd     int
-	piece  int64 // bytes after which other tasks run
-	off    int64 // next byte to send
-	left   int64
-	sent   int64
-	asked  int64 // end of what has been asked for ahead
-	ahead  int64 // how far to go ahead next
-	burst  int64 // bytes sent since other tasks ran
-	told   int64 // value of sent when moving was last told
-	blind  bool  // the kernel does not tell what is in memory
+	c        *Conn
+	pages    ownconn.Pages
+	eager    eagerPages  // pages, if they are; else nil
+	moving   movingPages // likewise
+	fd       int
+	piece    int64 // bytes after which other tasks run
+	off      int64 // next byte to send
+	left     int64
+	sent     int64
+	asked    int64 // end of what has been asked for ahead
+	ahead    int64 // how far to go ahead next
+	burst    int64 // bytes sent since other tasks ran
+	reported int64 // value of sent when moving was last told
+	blind    bool  // the kernel does not tell what is in memory
 }
 
 func (s *fileSend) run() error {
 	for s.left > 0 {
 		n := min(s.left, s.most())
 		if s.pages != nil {
-			there, err := s.there(n)
+			inMemory, err := s.available(n)
 			if err != nil {
 				return err
 			}
 			s.readOn()
-			if there <= 0 {
+			if inMemory <= 0 {
 				if err := s.copy(n); err != nil {
 					return err
 				}
 				continue
 			}
-			n = min(n, there)
+			n = min(n, inMemory)
 		}
 		if err := s.send(n); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (s *fileSend) send(n int64) error {
 		if err != nil {
 			return err
 		}
-		if s.took(k); k == 0 {
+		if s.noteSent(k); k == 0 {
 			return nil
 		}
 		n -= k
@@ -141,14 +141,14 @@ func (s *fileSend) send(n int64) error {
 	return nil
 }
 
-// took counts k bytes as sent, and lets other tasks run after a piece without a wait. k is 0 if the socket had no room
+// noteSent counts k bytes as sent, and lets other tasks run after a piece without a wait. k is 0 if the socket had no room
 // and has some again.
-func (s *fileSend) took(k int64) {
+func (s *fileSend) noteSent(k int64) {
 	s.off += k
 	s.sent += k
 	s.left -= k
-	if s.moving != nil && s.sent-s.told >= s.piece {
-		s.told = s.sent
+	if s.moving != nil && s.sent-s.reported >= s.piece {
+		s.reported = s.sent
 		s.moving.Moved()
 	}
 	if s.burst += k; k == 0 {
@@ -159,14 +159,14 @@ func (s *fileSend) took(k int64) {
 	}
 }
 
-// there returns how many of the next n bytes are in memory, after waiting for the first
+// available returns how many of the next n bytes are in memory, after waiting for the first
 // of them; 0 if that can't be told, as on some file systems.
-func (s *fileSend) there(n int64) (int64, error) {
-	there := s.pages.Resident(s.off, n)
-	if there > 0 {
-		return there, nil
+func (s *fileSend) available(n int64) (int64, error) {
+	inMemory := s.pages.Resident(s.off, n)
+	if inMemory > 0 {
+		return inMemory, nil
 	}
-	if s.blind = s.blind || there < 0; s.blind {
+	if s.blind = s.blind || inMemory < 0; s.blind {
 		return 0, nil
 	}
 	n = min(n, fetchMax)
@@ -175,9 +175,9 @@ func (s *fileSend) there(n int64) (int64, error) {
 	if err := s.pages.Prefetch(s.off, n); err != nil {
 		return 0, err
 	}
-	there = s.pages.Resident(s.off, n)
-	s.blind = there <= 0
-	return max(there, 0), nil
+	inMemory = s.pages.Resident(s.off, n)
+	s.blind = inMemory <= 0
+	return max(inMemory, 0), nil
 }
 
 // readOn keeps the reading ahead of the sending, once a part was missing.
@@ -207,7 +207,7 @@ func (s *fileSend) copy(n int64) error {
 	switch {
 	case k > 0:
 		k, err = s.c.d.send(buf[:k], 0, false)
-		s.took(int64(k))
+		s.noteSent(int64(k))
 		return err
 	case err == unix.EINTR:
 		return nil

@@ -16,11 +16,11 @@ import (
 // As long as no caller has to wait, Lock and Unlock are one atomic operation each, on any loop or goroutine. The
 // scheduler does not hold back a task that holds a lock for which others wait.
 type Mutex struct {
-	g       engine.Guard
-	state   atomic.Uint32
-	owner   *engine.Task      // nil: unlocked, or held by a plain goroutine; written by the holder of m, see lockQuick
-	urged   engine.Urged      // guarded by g
-	waiters engine.WaiterList // guarded by g
+	g             engine.Guard
+	state         atomic.Uint32
+	owner         *engine.Task         // nil: unlocked, or held by a plain goroutine; written by the holder of m, see lockQuick
+	awaitedHolder engine.AwaitedHolder // guarded by g
+	waiters       engine.WaiterList    // guarded by g
 }
 
 // States of a Mutex. While a caller waits, the lock is awaited and changes only inside the guard:
@@ -132,9 +132,9 @@ func (m *Mutex) tryTake(l *engine.Loop) bool {
 func (m *Mutex) enqueue(l *engine.Loop) *engine.Waiter {
 	w := engine.SelfOn(l)
 	var o *engine.Task
-	if m.waiters.Empty() { // else the owner is urged already
+	if m.waiters.Empty() { // else the owner is awaited already
 		o = m.owner
-		m.urged.Set(o)
+		m.awaitedHolder.Set(o)
 	}
 	m.waiters.Push(w)
 	m.g.Exit(l)
@@ -173,9 +173,9 @@ func (m *Mutex) handOver(l *engine.Loop) {
 	m.waiters.Unlink(w)
 	m.owner = w.Task()
 	if !m.waiters.Empty() {
-		m.urged.Set(w.Task())
+		m.awaitedHolder.Set(w.Task())
 	} else {
-		m.urged.Set(nil)
+		m.awaitedHolder.Set(nil)
 		m.state.Store(mutexLocked)
 	}
 	m.g.Exit(l)
@@ -203,7 +203,7 @@ func (p *mutexPoint) Withdraw(w *engine.Waiter) bool {
 	defer m.g.Exit(l)
 	found := m.waiters.Remove(w)
 	if found && m.waiters.Empty() {
-		m.urged.Set(nil)
+		m.awaitedHolder.Set(nil)
 		m.state.Store(mutexLocked)
 	}
 	return found

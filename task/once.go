@@ -10,12 +10,12 @@ import (
 // Once runs one function once. The zero value has run nothing. It must not be copied
 // after first use.
 type Once struct {
-	done    atomic.Bool
-	g       engine.Guard
-	running bool              // guarded by g
-	runner  *engine.Task      // guarded by g; nil: a plain goroutine, if running
-	urged   engine.Urged      // guarded by g
-	waiters engine.WaiterList // guarded by g
+	done          atomic.Bool
+	g             engine.Guard
+	running       bool                 // guarded by g
+	runner        *engine.Task         // guarded by g; nil: a plain goroutine, if running
+	awaitedHolder engine.AwaitedHolder // guarded by g
+	waiters       engine.WaiterList    // guarded by g
 }
 
 // Do calls fn if no Do of o has called its function before. It returns when the
@@ -34,9 +34,9 @@ func (o *Once) Do(fn func()) {
 		w := engine.SelfOn(l)
 		r := o.runner
 		if !o.waiters.Empty() {
-			r = nil // the runner is urged already
+			r = nil // the runner is awaited already
 		} else {
-			o.urged.Set(r)
+			o.awaitedHolder.Set(r)
 		}
 		o.waiters.Push(w)
 		o.g.Exit(l)
@@ -56,7 +56,7 @@ func (o *Once) Do(fn func()) {
 func (o *Once) finish() {
 	l := o.g.Enter()
 	o.done.Store(true)
-	o.urged.Set(nil)
+	o.awaitedHolder.Set(nil)
 	o.runner = nil
 	all := o.waiters.TakeAll()
 	o.g.Exit(l)
@@ -84,7 +84,7 @@ func (p *oncePoint) Withdraw(w *engine.Waiter) bool {
 	defer o.g.Exit(l)
 	found := o.waiters.Remove(w)
 	if found && o.waiters.Empty() {
-		o.urged.Set(nil)
+		o.awaitedHolder.Set(nil)
 	}
 	return found
 }

@@ -12,11 +12,11 @@ import (
 // which they came, so neither readers nor writers starve: a waiting writer keeps later
 // readers out, and all readers up to the next waiting writer enter together.
 type RWMutex struct {
-	g       engine.Guard
-	state   atomic.Int64      // readers × rwReader, rwWriting, and rwAwaited while a task waits
-	writer  *engine.Task      // nil: none, or a plain goroutine; as Mutex.owner
-	urged   engine.Urged      // guarded by g
-	waiters engine.WaiterList // guarded by g; tag is 1 for writers
+	g             engine.Guard
+	state         atomic.Int64         // readers × rwReader, rwWriting, and rwAwaited while a task waits
+	writer        *engine.Task         // nil: none, or a plain goroutine; as Mutex.owner
+	awaitedHolder engine.AwaitedHolder // guarded by g
+	waiters       engine.WaiterList    // guarded by g; tag is 1 for writers
 }
 
 const (
@@ -87,9 +87,9 @@ func (rw *RWMutex) lockOn(l *engine.Loop, write bool, why engine.Reason) {
 		w.Tag = 1
 	}
 	var o *engine.Task
-	if rw.waiters.Empty() { // else the writer is urged already
+	if rw.waiters.Empty() { // else the writer is awaited already
 		o = rw.writer
-		rw.urged.Set(o)
+		rw.awaitedHolder.Set(o)
 	}
 	rw.waiters.Push(w)
 	rw.g.Exit(l)
@@ -161,9 +161,9 @@ func (rw *RWMutex) admit(l *engine.Loop) {
 		in.Push(rw.waiters.Pop())
 	}
 	if !rw.waiters.Empty() {
-		rw.urged.Set(rw.writer) // nil while there are readers
+		rw.awaitedHolder.Set(rw.writer) // nil while there are readers
 	} else {
-		rw.urged.Set(nil)
+		rw.awaitedHolder.Set(nil)
 		rw.state.And(^rwAwaited)
 	}
 	rw.g.Exit(l)

@@ -24,19 +24,19 @@ type BodyBudget struct {
 	last   atomic.Uint64 // number of the body that began last
 
 	// Guarded by mu:
-	mu     sync.Mutex
-	asked  []*bodyEntry // the oldest first
-	now    time.Duration
-	set    int64         // what free was set to
-	limit  float64       // of the heap, in bytes
-	live   float64       // of the heap, when that was last known
-	since  float64       // bytes that were read since
-	known  time.Duration // when live was last known
-	given  float64       // bytes read by bodies that have ended since then
-	forced float64       // live when a body was last admitted without enough room
-	share  float64       // of the bytes read, that bodies hold at most
-	base   float64       // part of live that does not belong to asked, at most
-	were   float64       // bytes that asked had read when live was last known
+	mu         sync.Mutex
+	asked      []*bodyEntry // the oldest first
+	now        time.Duration
+	set        int64         // what free was set to
+	limit      float64       // of the heap, in bytes
+	live       float64       // of the heap, at liveAt
+	readSince  float64       // bytes that were read since liveAt
+	liveAt     time.Duration // when live was last known
+	endedBytes float64       // bytes read by bodies that have ended since liveAt
+	forced     float64       // live when a body was last admitted without enough room
+	share      float64       // of the bytes read, that bodies hold at most
+	base       float64       // part of live that does not belong to asked, at most
+	readBefore float64       // bytes that asked had read at liveAt
 }
 
 // A Body is being read. The zero value has not begun. It belongs to its reader.
@@ -113,7 +113,7 @@ func (in *BodyBudget) End(b *Body) {
 	if a := b.entry; a != nil {
 		in.mu.Lock()
 		in.asked = slices.DeleteFunc(in.asked, func(o *bodyEntry) bool { return o == a })
-		in.given += float64(a.read)
+		in.endedBytes += float64(a.read)
 		in.mu.Unlock()
 		b.entry = nil
 	}
@@ -129,15 +129,15 @@ func (in *BodyBudget) Tick(now time.Duration, limit, live float64, fresh bool) (
 	if in.ticked.Load() {
 		taken := float64(in.set - in.free.Load())
 		if fresh {
-			in.since = 0
+			in.readSince = 0
 		}
-		in.since += taken
+		in.readSince += taken
 	}
 	if fresh || !in.ticked.Load() {
 		in.learn(live)
-		in.live, in.known, in.given = live, now, 0
+		in.live, in.liveAt, in.endedBytes = live, now, 0
 	}
-	room := in.limit - in.live - bodyHolds*in.share*in.since
+	room := in.limit - in.live - bodyHolds*in.share*in.readSince
 	easy := max(room-(1-bodyEasy)*in.share*in.limit, 0)
 	in.set = int64(easy / bodyHolds / in.share)
 	if in.set == 0 {
@@ -146,27 +146,27 @@ func (in *BodyBudget) Tick(now time.Duration, limit, live float64, fresh bool) (
 	in.free.Store(in.set)
 	in.ticked.Store(true)
 	held = in.set < 0 && in.order(room, fresh)
-	return held, held && (in.given >= bodyGiven*in.limit || now-in.known >= bodyLooks)
+	return held, held && (in.endedBytes >= bodyGiven*in.limit || now-in.liveAt >= bodyLooks)
 }
 
 // learn finds out which share of the bytes that are read stays in memory: handlers that pass a body on hold little. At the
 // last collection the bodies held at most what had been read of them at the collection before.
 func (in *BodyBudget) learn(live float64) {
 	if len(in.asked) == 0 {
-		in.share, in.base, in.were = 1, live, 0
+		in.share, in.base, in.readBefore = 1, live, 0
 		return
 	}
 	in.base = min(in.base, live)
-	if read := in.were - in.given; read >= bodySeen {
+	if read := in.readBefore - in.endedBytes; read >= bodySeen {
 		if seen := (live - in.base) / read; seen < bodyEasy {
 			in.share = max((in.share+seen)/2, bodyShare)
 		} else {
 			in.share = 1
 		}
 	}
-	in.were = 0
+	in.readBefore = 0
 	for _, a := range in.asked {
-		in.were += float64(a.read)
+		in.readBefore += float64(a.read)
 	}
 }
 

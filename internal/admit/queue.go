@@ -133,8 +133,8 @@ func (q *EntryQueue[T]) Next(m Moment, d Decider) (*Entry[T], Verdict) {
 	return q.take(v == AdmitNewest), v
 }
 
-// First takes out the most important entry that has waited longest; nil if there is none.
-func (q *EntryQueue[T]) First() *Entry[T] {
+// Pop takes out the entry that has waited longest of the most important; nil if the queue is empty.
+func (q *EntryQueue[T]) Pop() *Entry[T] {
 	if q.n == 0 {
 		return nil
 	}

@@ -86,7 +86,7 @@ func (rt *Runtime) DeadlockOf(name string) (waits string) {
 //     task: only a new client, or a plain goroutine, could help;
 //   - if nothing could come at all, all tasks that are left.
 func (rt *Runtime) findDeadlock(stop <-chan struct{}) (all map[*Task]*waiting, found []*Task, why string) {
-	all, order := rt.waits(stop)
+	all, order := rt.describeWaits(stop)
 	listens, quiet := false, len(all) > 0
 	for _, t := range order {
 		listens = listens || all[t].ends == EndsByClients
@@ -119,7 +119,7 @@ func (w *watchdog) lookBusy(now time.Time) {
 	if first || n > busyTasks {
 		return
 	}
-	all, order := w.rt.waits(w.stop)
+	all, order := w.rt.describeWaits(w.stop)
 	found := stuckTasks(all, order, false)
 	text := describe(found, all)
 	if len(found) > 0 && text == w.tangle && text != w.deadlock {
@@ -132,9 +132,9 @@ func (w *watchdog) lookBusy(now time.Time) {
 // stopping reports whether a shutdown has begun.
 func (rt *Runtime) stopping() bool { return rt.ctx.Err() != nil }
 
-// waits describes the tasks that have started, loop by loop; nil if a loop does not
+// describeWaits describes the tasks that have started, loop by loop; nil if a loop does not
 // answer.
-func (rt *Runtime) waits(stop <-chan struct{}) (map[*Task]*waiting, []*Task) {
+func (rt *Runtime) describeWaits(stop <-chan struct{}) (map[*Task]*waiting, []*Task) {
 	all := make(map[*Task]*waiting) // guarded by mu: a loop may answer too late
 	var mu sync.Mutex
 	each := make([][]*Task, len(rt.loops)) // guarded by mu: in an order that is the same next time

@@ -195,7 +195,7 @@ func TestALateAnswerToTheDeadlockCheck(t *testing.T) {
 	release := occupy(t, rt.Loop(0), Options{}, func() {})
 	stop := make(chan struct{})
 	close(stop)
-	all, order := rt.waits(stop)
+	all, order := rt.describeWaits(stop)
 	testenv.Equal(t, len(all)+len(order), 0, "tasks of a loop that is held")
 	release()
 	rt.Tasks() // the loop has answered
@@ -220,7 +220,7 @@ func TestDeadlockCheckMeetsACancelledSelect(t *testing.T) {
 	testenv.Until(t, "the Select has found that it was served", func() bool {
 		return onLoop(rt.Loop(0), func(*Loop) bool { return w.task.state == stateParked && w.task.on == nil })
 	})
-	if all, order := rt.waits(nil); len(order) != 1 || all[order[0]].ends != EndsByItself {
+	if all, order := rt.describeWaits(nil); len(order) != 1 || all[order[0]].ends != EndsByItself {
 		t.Errorf("%d tasks wait; want one, for a Wake that is under way", len(order))
 	}
 	w.Wake()

@@ -329,7 +329,7 @@ func (l *Loop) waitToEnter(q *entryQueue, client uint32) error {
 func (l *Loop) serve(q *entryQueue) {
 	for q.Len() > 0 {
 		if l.end.cancelAll {
-			l.decided(q.First().Item, admit.Admit)
+			l.decided(q.Pop().Item, admit.Admit)
 			continue
 		}
 		x, v := q.Next(l.moment(q), l.decider())

@@ -36,15 +36,15 @@ func (t *Task) addAwaited(n int32) {
 	}
 }
 
-// An Urged is the task in whose awaited count a lock is, nil for none: its holder, while other tasks wait. Guarded by
-// the guard of the lock.
-type Urged struct{ task *Task }
+// An AwaitedHolder is the holder of a lock while other tasks wait for it, nil otherwise: the lock counts in awaited of that
+// task. Guarded by the guard of the lock.
+type AwaitedHolder struct{ task *Task }
 
 // Set makes it t, nil for none.
-func (u *Urged) Set(t *Task) {
-	if t != u.task {
-		u.task.addAwaited(-1)
-		u.task = t
+func (h *AwaitedHolder) Set(t *Task) {
+	if t != h.task {
+		h.task.addAwaited(-1)
+		h.task = t
 		t.addAwaited(1)
 	}
 }
@@ -56,7 +56,7 @@ func (t *Task) Hasten(l *Loop) {
 		return
 	}
 	if own := t.loop; own != l || t.state == stateQueued {
-		own.urged.maybe.Store(true)
+		own.awaitedSearch.maybe.Store(true)
 	}
 }
 
@@ -70,12 +70,12 @@ const (
 // lookForAwaited moves ready tasks that hold a lock other tasks wait for to l.ahead, so that they run before the
 // batch of the policy. It looks seldom enough to take one part in lookShare of the time.
 func (l *Loop) lookForAwaited() {
-	u := &l.urged
-	if l.atNodes == 0 || !u.maybe.Load() || l.now < u.lookAt {
+	s := &l.awaitedSearch
+	if l.atNodes == 0 || !s.maybe.Load() || l.now < s.lookAt {
 		return
 	}
-	u.maybe.Store(false)
-	u.lookAt = l.now + max(time.Duration(l.atNodes)*lookTime*lookShare, recheck)
+	s.maybe.Store(false)
+	s.lookAt = l.now + max(time.Duration(l.atNodes)*lookTime*lookShare, recheck)
 	for n := range l.nodes {
 		q := &l.nodes[n]
 		if q.total() == 0 {

@@ -30,12 +30,12 @@ type Loop struct {
 	account admit.Account // of the resources that tasks take; others read it with coro.Peek
 	stats   loopStats
 
-	inbox   inbox
-	waits   waits
-	watch   watch
-	overrun overruns
-	away    absences
-	end     ending
+	inbox     inbox
+	idleWaits idleWaits
+	watch     watch
+	overrun   overruns
+	away      absences
+	end       ending
 }
 
 // A roster lists the tasks of a loop. Loop-private.
@@ -107,8 +107,8 @@ func (l *Loop) Unstarted() int { return int(coro.Peek(uintptr(unsafe.Pointer(&l.
 // Idle is about how long the loop has waited for events in all, with nothing else to do. It
 // may be called from any goroutine.
 func (l *Loop) Idle() time.Duration {
-	total := time.Duration(coro.Peek(uintptr(unsafe.Pointer(&l.waits.idled))))
-	if from := coro.Peek(uintptr(unsafe.Pointer(&l.waits.idleFrom))); from != 0 {
+	total := time.Duration(coro.Peek(uintptr(unsafe.Pointer(&l.idleWaits.idled))))
+	if from := coro.Peek(uintptr(unsafe.Pointer(&l.idleWaits.idleFrom))); from != 0 {
 		total += max(l.rt.Now()-time.Duration(from-1), 0)
 	}
 	return total

@@ -16,17 +16,17 @@ func (l *Loop) pollOnce() {
 	if l.end.closing && l.roster.tasks == nil {
 		return
 	}
-	if l.waits.woke {
+	if l.idleWaits.woke {
 		// Plain goroutines are ready, on the processor that l runs on. Let them have it
 		// now: if l slept instead, another thread would have to be woken to run them.
-		l.waits.woke = false
+		l.idleWaits.woke = false
 		runtime.Gosched()
 		if l.poller.Active() {
 			l.poll(0)
 		}
 		return
 	}
-	if l.waits.instant { // the next event is probably there already: no need to get ready for a wait
+	if l.idleWaits.instant { // the next event is probably there already: no need to get ready for a wait
 		if l.poll(0); l.anyReady() {
 			return
 		}
@@ -36,7 +36,7 @@ func (l *Loop) pollOnce() {
 	if hold {
 		runtime.Gosched() // other goroutines that are ready need not wait for the end of the raw wait
 	}
-	if l.waits.rester != nil { // which may have taken its time to look whether it is alone
+	if l.idleWaits.rester != nil { // which may have taken its time to look whether it is alone
 		began = l.rt.clock.Now()
 	}
 	// Another thread that sends or spawns something now sees that l is about to sleep.
@@ -58,9 +58,9 @@ func (l *Loop) pollOnce() {
 	if l.holdsBack() && (timeout < 0 || timeout > recheck) {
 		timeout = recheck
 	}
-	l.waits.idleFrom = uint64(began) + 1
+	l.idleWaits.idleFrom = uint64(began) + 1
 	if !l.goesOn() {
-		l.waits.from = began
+		l.idleWaits.from = began
 	}
 	l.waitForEvents(timeout, hold)
 	l.rt.idleLoops.Add(-1)
@@ -68,14 +68,14 @@ func (l *Loop) pollOnce() {
 	l.switches++
 	l.now = l.rt.clock.Now()
 	waited := max(l.now-began, 0)
-	l.waits.ended(l.now, hold, l.anyReady() || l.inbox.pending.Load())
-	l.waits.steps = l.switches
-	l.waits.idleFrom, l.waits.idled = 0, l.waits.idled+uint64(waited)
+	l.idleWaits.ended(l.now, hold, l.anyReady() || l.inbox.pending.Load())
+	l.idleWaits.steps = l.switches
+	l.idleWaits.idleFrom, l.idleWaits.idled = 0, l.idleWaits.idled+uint64(waited)
 	l.wokeUp()
 }
 
-// waits is what is known of the times that a loop has waited for events. Loop-private.
-type waits struct {
+// idleWaits is what is known of the times that a loop has waited for events. Loop-private.
+type idleWaits struct {
 	instant  bool          // the last wait found events at once
 	alone    bool          // see Rester.Alone
 	long     int           // likelihood, of 256, that a wait is not brief: a moving average
@@ -98,14 +98,14 @@ const (
 )
 
 // limits are how long a brief wait takes, and how long the loop may hold its processor.
-func (w *waits) limits() (brief, most time.Duration) {
+func (w *idleWaits) limits() (brief, most time.Duration) {
 	if w.alone {
 		return aloneBrief, aloneHold
 	}
 	return holdFor, holdFor
 }
 
-// mostlyLong is the value of waits.long from which on a raw wait (Hold) costs more, when it is futile, than it saves.
+// mostlyLong is the value of idleWaits.long from which on a raw wait (Hold) costs more, when it is futile, than it saves.
 const mostlyLong = 256 * 6 / 10
 
 // restEvery is how long a loop with brief waits goes on without a rest: in a rest the Go runtime looks for events of
@@ -117,7 +117,7 @@ const instantWait = 3 * time.Microsecond
 
 // ended records how a wait ended: with ready tasks, or with none. After a futile Hold the wait goes on, also if
 // a signal has ended it.
-func (w *waits) ended(now time.Duration, held, ready bool) {
+func (w *idleWaits) ended(now time.Duration, held, ready bool) {
 	took := now - w.from
 	brief, _ := w.limits()
 	w.instant = ready && took < instantWait
@@ -134,16 +134,16 @@ func (w *waits) ended(now time.Duration, held, ready bool) {
 }
 
 // goesOn reports whether the next wait for events continues a wait that brought nothing.
-func (l *Loop) goesOn() bool { return l.switches == l.waits.steps }
+func (l *Loop) goesOn() bool { return l.switches == l.idleWaits.steps }
 
 // mayHold reports whether the next wait for events is better done without leaving the processor to others.
 func (l *Loop) mayHold(now time.Duration) bool {
-	w := &l.waits
-	if l.waits.rester == nil {
+	w := &l.idleWaits
+	if w.rester == nil {
 		return false
 	}
 	// Offloaded functions and detached tasks will need a processor when their system calls return.
-	w.alone = l.rt.offload.running.Load() == 0 && NoneDetached() && l.waits.rester.Alone(now, l.rt.clock)
+	w.alone = l.rt.offload.running.Load() == 0 && NoneDetached() && w.rester.Alone(now, l.rt.clock)
 	return w.long < mostlyLong && !l.goesOn() && now-w.rested < restEvery && !l.rt.team.crowded() && l.Works()
 }
 
@@ -151,15 +151,15 @@ func (l *Loop) mayHold(now time.Duration) bool {
 func (l *Loop) waitForEvents(timeout time.Duration, hold bool) {
 	switch {
 	case hold:
-		if _, most := l.waits.limits(); timeout < 0 || timeout > most {
+		if _, most := l.idleWaits.limits(); timeout < 0 || timeout > most {
 			timeout = most
 		}
-		l.reportPoll(l.waits.rester.Hold(timeout))
-	case l.waits.rester != nil:
+		l.reportPoll(l.idleWaits.rester.Hold(timeout))
+	case l.idleWaits.rester != nil:
 		l.goesToSleep()
-		l.reportPoll(l.waits.rester.Rest(timeout))
+		l.reportPoll(l.idleWaits.rester.Rest(timeout))
 	default:
-		if l.waits.long >= mostlyLong {
+		if l.idleWaits.long >= mostlyLong {
 			l.goesToSleep()
 		}
 		l.poll(timeout)

@@ -12,11 +12,11 @@ import (
 
 // A Mutex is a lock that is handed over, see task.Mutex.
 type Mutex struct {
-	g       Guard
-	locked  bool       // guarded by g
-	owner   *Task      // guarded by g
-	urged   Urged      // guarded by g
-	waiters WaiterList // guarded by g
+	g             Guard
+	locked        bool          // guarded by g
+	owner         *Task         // guarded by g
+	awaitedHolder AwaitedHolder // guarded by g
+	waiters       WaiterList    // guarded by g
 }
 
 // begin locks m, or returns a Waiter that will have it.
@@ -28,7 +28,7 @@ func (m *Mutex) begin() *Waiter {
 		return nil
 	}
 	w, o := SelfOn(l), m.owner
-	m.urged.Set(o)
+	m.awaitedHolder.Set(o)
 	m.waiters.Push(w)
 	m.g.Exit(l)
 	o.Hasten(l)
@@ -68,9 +68,9 @@ func (m *Mutex) Unlock() {
 // settle records the awaited task. It is called inside the guard.
 func (m *Mutex) settle() {
 	if m.waiters.Empty() {
-		m.urged.Set(nil)
+		m.awaitedHolder.Set(nil)
 	} else {
-		m.urged.Set(m.owner)
+		m.awaitedHolder.Set(m.owner)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestHowALoopWaits(t *testing.T) {
 			w := Self()
 			p.After(long, w.Wake)
 			w.Wait(ReasonRead, anywhere{})
-			l.waits.long, l.waits.instant, l.waits.rested = 0, false, l.Now()
+			l.idleWaits.long, l.idleWaits.instant, l.idleWaits.rested = 0, false, l.Now()
 			waits(2, instantWait, "hold")
 			waits(1, 0, "hold")
 			waits(3, 0, "look")
@@ -97,10 +97,10 @@ func TestHowALoopWaits(t *testing.T) {
 			waits(11, brief, "hold")
 			waits(1, brief, "rest") // for what the Go runtime has to do
 			waits(1, brief, "hold")
-			p.alone, l.waits.long, l.waits.rested = true, 0, l.Now() // now what was long is not
+			p.alone, l.idleWaits.long, l.idleWaits.rested = true, 0, l.Now() // now what was long is not
 			waits(1, long, "hold")
 			waits(1, aloneBrief, "hold")
-			l.waits.rested = l.Now()
+			l.idleWaits.rested = l.Now()
 			waits(1, aloneHold+1, "hold rest")
 		})
 		close(started)
@@ -145,7 +145,7 @@ func TestHowWaitsEnd(t *testing.T) {
 		{aloneBrief - 1, true, true, -1, true},
 		{aloneBrief, true, true, 1, true},
 	} {
-		w := waits{long: 128, from: 5, alone: c.alone}
+		w := idleWaits{long: 128, from: 5, alone: c.alone}
 		w.ended(5+c.took, c.held, c.ready)
 		testenv.Equal(t, cmp.Compare(w.long, 128), c.longer, "%+v: more likely long", c)
 		testenv.Equal(t, w.rested != 0, !c.held, "%+v: it has rested", c)

@@ -17,18 +17,18 @@ import (
 //
 // Loop-private, but for fields that say otherwise.
 type runQueue struct {
-	batch       batch
-	turn        turn
-	pickAt      uint64      // Loop.switches when handOver calls pick
-	nodes       []nodeQueue // by node; one at least
-	atNodes     int         // tasks in nodes
-	ahead       aheadQueue
-	starts      startQueue
-	withheld    bool          // Choose has named no node; until the next iteration, or a task becomes ready
-	closedUntil time.Duration // the batch is not opened before
-	urged       search        // see inherit.go
-	inOrder     bool          // tasks become ready in the order of an entry queue at the moment, see decided
-	idleWakes   idleWakes
+	batch         batch
+	turn          turn
+	pickAt        uint64      // Loop.switches when handOver calls pick
+	nodes         []nodeQueue // by node; one at least
+	atNodes       int         // tasks in nodes
+	ahead         aheadQueue
+	starts        startQueue
+	withheld      bool          // Choose has named no node; until the next iteration, or a task becomes ready
+	closedUntil   time.Duration // the batch is not opened before
+	awaitedSearch search        // see inherit.go
+	inOrder       bool          // tasks become ready in the order of an entry queue at the moment, see decided
+	idleWakes     idleWakes
 }
 
 // An aheadQueue holds tasks that run before the others, but get at most every second step while others are ready.

@@ -222,7 +222,7 @@ func (rt *Runtime) makeLoops(n int) error {
 			return fmt.Errorf("task: making the poller of loop %d: %w", i, err)
 		}
 		l := &Loop{plugs: plugs{rt: rt, index: i, poller: p, shared: n > 1}}
-		l.waits.rester, _ = p.(Rester)
+		l.idleWaits.rester, _ = p.(Rester)
 		l.end.stopped = make(chan struct{})
 		l.starts.shared = l.shared
 		l.roster.lastID = uint64(i)

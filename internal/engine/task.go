@@ -90,9 +90,9 @@ type extension struct {
 	locals   map[any]any // loop-private
 	trail    *panicTrail // loop-private: of the last panic that has left a stack chunk
 
-	enterBy time.Duration // see SetEntryPatience; 0: no bound; loop-private
-	work    admit.Work    // what Entrance.As has said, and to which bottlenecks it is on its way; loop-private
-	waits   Waits         // in entry queues since TakeWaits; loop-private
+	enterBy    time.Duration // see SetEntryPatience; 0: no bound; loop-private
+	work       admit.Work    // what Entrance.As has said, and to which bottlenecks it is on its way; loop-private
+	entryWaits EntryWaits    // in entry queues since TakeWaits; loop-private
 
 	detached uint32 // loop-private: how often the loop was taken from it
 	firm     bool   // loop-private: its waits go on although the runtime shuts down

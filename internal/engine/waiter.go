@@ -214,7 +214,7 @@ func (w *Waiter) WakeFrom(l *Loop) {
 	case t == nil:
 		w.thread().woken <- struct{}{}
 		if l != nil {
-			l.waits.woke = true
+			l.idleWaits.woke = true
 		}
 	case t.loop == l:
 		l.notify(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/recorder"
 )
 
-// Waits are how long a task has waited in entry queues, for traces.
-type Waits struct {
+// EntryWaits are how long a task has waited in entry queues, for traces.
+type EntryWaits struct {
 	Entrance   time.Duration // to be admitted
 	Bottleneck time.Duration // for room at a node, before it went there
 	node       recorder.NodeID
@@ -24,10 +24,10 @@ func NoteWaits() { notesWaits.Store(true) }
 
 // TakeWaits returns the waits of the calling task in entry queues since the last call; none on a plain goroutine, and
 // before NoteWaits. It never parks.
-func TakeWaits() (w Waits) {
+func TakeWaits() (w EntryWaits) {
 	if l := reattach(); l != nil && l.cur != nil {
 		if x := l.cur.ext.Load(); x != nil {
-			w, x.waits = x.waits, Waits{}
+			w, x.entryWaits = x.entryWaits, EntryWaits{}
 		}
 	}
 	return w
@@ -35,7 +35,7 @@ func TakeWaits() (w Waits) {
 
 // PlaceOf is what the blocking graph calls the bottleneck; "": there was none, or there is no graph. It is called by the task
 // of w and never parks.
-func (w *Waits) PlaceOf() string {
+func (w *EntryWaits) PlaceOf() string {
 	if w.Bottleneck == 0 {
 		return ""
 	}
@@ -65,7 +65,7 @@ func placeName(n recorder.NodeID) string {
 
 // noteWait records that x has waited in its queue until now.
 func (l *Loop) noteWait(x *entering) {
-	w := &x.t.extend().waits
+	w := &x.t.extend().entryWaits
 	if i := x.queue.Index - admit.MaxEntrances; i >= 0 {
 		w.Bottleneck += l.now - x.Since
 		w.node = l.entry.bottlenecks[i].node

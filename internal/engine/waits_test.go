@@ -12,13 +12,13 @@ func TestWaitsAtAnEntranceAreKnown(t *testing.T) {
 	noteWaits(t)
 	const tick = 1 << 20 // what timers of a loop count in, in nanoseconds
 	for _, started := range []bool{true, false} {
-		waits := make([]Waits, 3)
+		waits := make([]EntryWaits, 3)
 		atEntrance(t, &room{size: 1}, func(l *Loop, e *Entrance) {
 			task := func(i int) {
 				testenv.Check(t, e.Enter())
 				defer e.Leave()
 				waits[i] = TakeWaits()
-				testenv.Equal(t, TakeWaits(), Waits{}, "waits since they were taken")
+				testenv.Equal(t, TakeWaits(), EntryWaits{}, "waits since they were taken")
 				Sleep(tick)
 			}
 			if started {
@@ -37,7 +37,7 @@ func TestWaitsAtAnEntranceAreKnown(t *testing.T) {
 			testenv.Equal(t, w.PlaceOf(), "", "which is none")
 		}
 	}
-	testenv.Equal(t, TakeWaits(), Waits{}, "waits of a plain goroutine")
+	testenv.Equal(t, TakeWaits(), EntryWaits{}, "waits of a plain goroutine")
 }
 
 // A task that was kept from a node that limits knows which node, and for how long.
@@ -46,7 +46,7 @@ func TestWaitsBeforeABottleneckAreKnown(t *testing.T) {
 	a := &limiter{}
 	withCrowd(t, a, func(c *crowd) {
 		var lock Mutex
-		var waits []Waits
+		var waits []EntryWaits
 		var places []string
 		take := func(work) {
 			w := TakeWaits()

@@ -52,7 +52,7 @@ func (l *Loop) newWorker() *worker {
 			w := l.beginWorker(yield)
 			for w.runTasks(l) {
 			}
-			w.ends(l)
+			w.retire(l)
 		}
 	}
 	if l.hub {
@@ -138,8 +138,8 @@ func (l *Loop) beginWorker(yield func(struct{}) bool) *worker {
 	return w
 }
 
-// ends is called at the end of the goroutine of w.
-func (w *worker) ends(l *Loop) {
+// retire is called at the end of the goroutine of w.
+func (w *worker) retire(l *Loop) {
 	if *w.Mark()&workerEnrolled != 0 {
 		members.remove(w.g)
 	}
@@ -193,25 +193,25 @@ func (l *Loop) leaveTo(w *worker, next *Task) {
 // of a goroutine has room for 1,120 bytes of them, with those of the program. What is rare is in other functions.
 func (w *worker) runTasks(l *Loop) (again bool) {
 	again = true
-	defer w.endTask()
+	defer w.recoverTask()
 	for w.task != nil || w.nextTask(l) {
 		if l.base == 0 {
 			l.base = coro.Depth()
 		}
-		if fn := w.begins(l); fn != nil {
+		if fn := w.beginTask(l); fn != nil {
 			fn()
-			w.ended(l, nil)
+			w.taskReturned(l, nil)
 		} else {
-			w.ended(l, ErrShutdown)
+			w.taskReturned(l, ErrShutdown)
 		}
 	}
 	return false
 }
 
-// begins is called when the task of w starts, and returns what it is to run; nil if it is not to run any more.
+// beginTask is called when the task of w starts, and returns what it is to run; nil if it is not to run any more.
 //
 //go:noinline
-func (w *worker) begins(l *Loop) func() {
+func (w *worker) beginTask(l *Loop) func() {
 	t := w.task
 	fn := t.on.(toRun)
 	t.on = nil
@@ -234,10 +234,10 @@ func (w *worker) begins(l *Loop) func() {
 	return nil
 }
 
-// ended is called when the function of the task of w has returned.
+// taskReturned is called when the function of the task of w has returned.
 //
 //go:noinline
-func (w *worker) ended(l *Loop, failure error) {
+func (w *worker) taskReturned(l *Loop, failure error) {
 	if !coro.RunsFree(&l.curG) {
 		reattach()
 	}
@@ -245,8 +245,8 @@ func (w *worker) ended(l *Loop, failure error) {
 	w.task = nil
 }
 
-// endTask is deferred by runTasks: a task that has not returned has panicked or ended itself.
-func (w *worker) endTask() {
+// recoverTask is deferred by runTasks: a task that has not returned has panicked or ended itself.
+func (w *worker) recoverTask() {
 	t := w.task
 	if t == nil {
 		return
@@ -259,7 +259,7 @@ func (w *worker) endTask() {
 	defer func() {
 		w.task = nil
 		if goexit {
-			w.ends(l)
+			w.retire(l)
 			l.cur = nil
 			l.crew.successor = l.newWorker()
 			w.Leave(&l.crew.successor.Party, true)

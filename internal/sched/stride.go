@@ -34,11 +34,11 @@ const (
 	nodeBits = 20
 	noKey    = ^uint64(0)
 
-	passScale    = 1 << 8    // units of pass in a cycle per ticket
-	maxQuantum   = 1<<32 - 1 // cycles; longer ones are charged as this
-	maxLead      = 1 << 41   // of a pass before the virtual time
-	renormaliseA = 1 << 42   // when the virtual time has come so far, renormalise lowers all passes
-	maxPass      = 1<<44 - 1 // what fits into a key
+	passScale     = 1 << 8    // units of pass in a cycle per ticket
+	maxQuantum    = 1<<32 - 1 // cycles; longer ones are charged as this
+	maxLead       = 1 << 41   // of a pass before the virtual time
+	renormaliseAt = 1 << 42   // when the virtual time has come so far, renormalise lowers all passes
+	maxPass       = 1<<44 - 1 // what fits into a key
 )
 
 // Tickets of a node: those it has at first, and the most it can have.
@@ -48,7 +48,7 @@ const (
 )
 
 // No pass overflows: the virtual time, a lead and one more quantum fit into a key.
-const _ = uint64(maxPass - renormaliseA - maxLead - maxQuantum*passScale)
+const _ = uint64(maxPass - renormaliseAt - maxLead - maxQuantum*passScale)
 
 // SetTickets gives n that many tickets, at least 1 and at most MaxTickets. The lead of n is kept as work, so with twice
 // the tickets it is used up in half the time.
@@ -170,7 +170,7 @@ func (s *Stride) set(n Node, key uint64) {
 	}
 	if key != noKey {
 		s.now = key >> nodeBits
-		if s.now >= renormaliseA {
+		if s.now >= renormaliseAt {
 			s.renormalise()
 		}
 	}

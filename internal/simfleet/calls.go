@@ -37,7 +37,7 @@ func (c *databaseCalls) stop() {
 		a.calling = false
 		c.s.answer(a, false)
 	}
-	for x := c.queue.First(); x != nil; x = c.queue.First() {
+	for x := c.queue.Pop(); x != nil; x = c.queue.Pop() {
 		c.s.answer(x.Item, false)
 	}
 	c.all = nil

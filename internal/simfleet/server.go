@@ -54,7 +54,7 @@ func (s *server) stop() {
 	for s.queue.len() > 0 {
 		s.answer(s.queue.pop(), false)
 	}
-	for x := s.entry.First(); x != nil; x = s.entry.First() {
+	for x := s.entry.Pop(); x != nil; x = s.entry.Pop() {
 		s.answer(x.Item, false)
 	}
 	if s.busy != nil {
