@@ -163,11 +163,11 @@ func (m *memoryProgram) start() {
 		m.spawn(m.consume)
 	}
 	for i := range memoryProducers {
-		m.spawn(func() { m.produce(newLot(uint64(i))) })
+		m.spawn(func() { m.produce(newRNG(uint64(i))) })
 	}
 }
 
-func (m *memoryProgram) produce(l lot) {
+func (m *memoryProgram) produce(l rng) {
 	for m.enter() {
 		buffer := make([]byte, memoryBuffer)
 		for at := 0; at < len(buffer); at += memoryPage {

@@ -96,7 +96,7 @@ func writeBlocks(ctx context.Context, path string, size int64) (err error) {
 
 // fillByLot fills a buffer, whose length is a multiple of 8.
 func fillByLot(buffer []byte, seed uint64) {
-	for i, random := 0, newLot(seed); i < len(buffer); i += 8 {
+	for i, random := 0, newRNG(seed); i < len(buffer); i += 8 {
 		random = random*6364136223846793005 + 1442695040888963407
 		binary.LittleEndian.PutUint64(buffer[i:], uint64(random))
 	}

@@ -91,15 +91,15 @@ func (b *eventBits) fill(values *eventValues) {
 	}
 }
 
-// A lot draws numbers: a linear congruential generator, its output mixed.
-type lot uint64
+// An rng draws numbers: a linear congruential generator, its output mixed.
+type rng uint64
 
-func newLot(seed uint64) lot { return lot(seed*0x9e3779b97f4a7c15 | 1) }
+func newRNG(seed uint64) rng { return rng(seed*0x9e3779b97f4a7c15 | 1) }
 
 // below draws a number from 0 to n-1.
-func (l *lot) below(n int) int {
-	*l = *l*6364136223846793005 + 1442695040888963407
-	v := uint64(*l)
+func (r *rng) below(n int) int {
+	*r = *r*6364136223846793005 + 1442695040888963407
+	v := uint64(*r)
 	v = (v ^ v>>33) * 0xff51afd7ed558ccd
 	hi, _ := bits.Mul64(v^v>>33, uint64(n))
 	return int(hi)
@@ -115,19 +115,19 @@ type subscription struct {
 // subscriptionAt draws subscription i; always the same. Its ranges take in three quarters
 // of the values.
 func subscriptionAt(i int) (s subscription) {
-	l := newLot(uint64(i))
+	r := newRNG(uint64(i))
 	used := uint64(0)
-	s.n = fewestPredicates + l.below(mostPredicates-fewestPredicates+1)
+	s.n = fewestPredicates + r.below(mostPredicates-fewestPredicates+1)
 	for k := 0; k < s.n; {
-		a := l.below(pubsubAttributes)
+		a := r.below(pubsubAttributes)
 		if used>>a&1 != 0 {
 			continue
 		}
 		used |= 1 << a
-		op, v := opEqual, l.below(pubsubValues)
+		op, v := opEqual, r.below(pubsubValues)
 		if k >= equalities {
 			op, v = opAtLeast, v/2
-			if l.below(2) == 0 {
+			if r.below(2) == 0 {
 				op, v = opAtMost, pubsubValues-1-v
 			}
 		}
@@ -139,12 +139,12 @@ func subscriptionAt(i int) (s subscription) {
 
 // eventAt draws event i; always the same. It has three groups of attributes in four.
 func eventAt(i int) (values eventValues) {
-	l := newLot(uint64(i) + 1<<40)
+	r := newRNG(uint64(i) + 1<<40)
 	for a := range values {
-		if a%attributeGroup == 0 && l.below(4) == 0 || a%attributeGroup != 0 && values[a-1] == absent {
+		if a%attributeGroup == 0 && r.below(4) == 0 || a%attributeGroup != 0 && values[a-1] == absent {
 			values[a] = absent
 		} else {
-			values[a] = uint8(l.below(pubsubValues))
+			values[a] = uint8(r.below(pubsubValues))
 		}
 	}
 	return values

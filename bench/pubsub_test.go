@@ -29,7 +29,7 @@ func naiveMatch(n int, values *eventValues) (found []uint32) {
 
 // satisfying is an event that satisfies subscription i, its other values drawn by chance.
 func satisfying(i int) (values eventValues) {
-	l := newLot(uint64(i) + 1<<50)
+	l := newRNG(uint64(i) + 1<<50)
 	for a := range values {
 		values[a] = uint8(l.below(pubsubValues))
 	}

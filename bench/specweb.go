@@ -85,7 +85,7 @@ func (t *webTree) path(n int) string {
 }
 
 // draw draws a file. Which folders are popular says nothing about where they are on disk.
-func (t *webTree) draw(l *lot) int {
+func (t *webTree) draw(l *rng) int {
 	const prime = 0x9e3779b1 // so that each rank has a folder of its own
 	if t.sizes != nil {
 		return int(uint64(search(t.byRank, l)) * prime % uint64(t.files()))
@@ -95,7 +95,7 @@ func (t *webTree) draw(l *lot) int {
 }
 
 // search draws from a distribution given by its sums.
-func search(sums []float64, l *lot) int {
+func search(sums []float64, l *rng) int {
 	const grain = 1 << 30
 	i, _ := slices.BinarySearch(sums, float64(l.below(grain))/grain)
 	return min(i, len(sums)-1)

@@ -21,7 +21,7 @@ func TestTreeIsThatOfSPECweb99(t *testing.T) {
 	if got := tree.path(36 + 13); got != "dir00001/class1_5" || webFileBytes(36+13) != 5*1024 {
 		t.Errorf("file 49 is %s of %d bytes", got, webFileBytes(49))
 	}
-	l := newLot(3)
+	l := newRNG(3)
 	const draws = 200_000
 	classes, folders, bytes := [4]float64{}, map[int]int{}, 0.0
 	for range draws {
@@ -106,7 +106,7 @@ func TestSurgeDrawsWhatItSays(t *testing.T) {
 	if share := float64(small) / float64(tree.files()); math.Abs(share-0.5*(1-surgeTail)) > 0.02 {
 		t.Errorf("%.3f of the files are smaller than the median of the body", share)
 	}
-	l, drawn := newLot(1), map[int]int{}
+	l, drawn := newRNG(1), map[int]int{}
 	for range 100_000 {
 		drawn[tree.draw(&l)]++
 	}

@@ -68,7 +68,7 @@ const looked = 64
 
 // read reads blocks until it is told to stop.
 func (d *diskReads) read(me int) {
-	l, buffer := newLot(uint64(me)+1), d.buffers[me*diskBlock:][:diskBlock:diskBlock]
+	l, buffer := newRNG(uint64(me)+1), d.buffers[me*diskBlock:][:diskBlock:diskBlock]
 	for turn := 0; !d.stop.Load(); turn++ {
 		f, block := &d.hit, 0
 		if d.misses == 100 || d.misses > 0 && l.below(100) < d.misses {

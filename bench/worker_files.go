@@ -141,7 +141,7 @@ func runFetch(args []string, out io.Writer) {
 	support := flags.Float64("support", 0, "exponent of popularity: the clients are those of web-support")
 	surge := flags.Bool("surge", false, "the tree and the clients are SURGE's")
 	parse(args)
-	tree, l := newWebTree(*folders), newLot(*seed)
+	tree, l := newWebTree(*folders), newRNG(*seed)
 	random := rand.New(rand.NewPCG(*seed, 7))
 	switch {
 	case *surge:

@@ -41,13 +41,13 @@ type agent struct {
 
 	mu       sync.Mutex
 	all      []*member               // guarded by mu: the programs
-	known    map[*member]latest      // guarded by mu: the answers of the programs that were asked
+	known    map[*member]lastGraphs  // guarded by mu: the answers of the programs that were asked
 	captures map[captureKey]*capture // guarded by mu: under way
 	running  sync.WaitGroup          // the captures
 }
 
-// A latest is the latest answer of a program.
-type latest struct {
+// lastGraphs are the latest answer of a program.
+type lastGraphs struct {
 	period *bgraph.Snapshot // of a trace its own seconds, of the graph of a runtime the time since it was asked before; nil: it gave none
 	whole  *bgraph.Snapshot // the graph of a runtime at the end of the period
 }
@@ -61,7 +61,7 @@ func newAgent(ctx context.Context, set *settings, sur *surroundings) (*agent, er
 	}
 	r.finder.follow()
 	a := &agent{set: set, sur: sur, life: ctx, roster: r, slots: make(chan struct{}, mostScrapes), round: make(chan struct{}, 1),
-		known: map[*member]latest{}, captures: map[captureKey]*capture{}}
+		known: map[*member]lastGraphs{}, captures: map[captureKey]*capture{}}
 	err = r.begin(ctx)
 	a.all = r.all
 	return a, err
@@ -230,7 +230,7 @@ func (a *agent) refresh() []*member {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = a.roster.all
-	maps.DeleteFunc(a.known, func(m *member, _ latest) bool { return !slices.Contains(a.all, m) })
+	maps.DeleteFunc(a.known, func(m *member, _ lastGraphs) bool { return !slices.Contains(a.all, m) })
 	return a.all
 }
 
@@ -241,12 +241,12 @@ func (a *agent) note(m *member, s *bgraph.Snapshot, err error) {
 	before := a.known[m].whole
 	switch {
 	case err != nil:
-		a.known[m] = latest{whole: before}
+		a.known[m] = lastGraphs{whole: before}
 	case s.Kind == bgraph.KindGoroutines:
-		a.known[m] = latest{period: s}
+		a.known[m] = lastGraphs{period: s}
 	default:
-		now := latest{period: s, whole: s}
-		if before != nil && sameRun(before, s) {
+		now := lastGraphs{period: s, whole: s}
+		if before != nil && bgraph.SameRun(before, s) {
 			if d, err := bgraph.Diff(before, s); err == nil {
 				now.period = d
 			}

@@ -208,7 +208,7 @@ func onlyOfOneKind(all []*member, next int) {
 			m.err = fmt.Errorf("%s: its graph cannot be added to that of %s: one is a graph of tasks, the other an execution trace", m.Name(), first.name)
 		case m.run.Program.PID != 0:
 			for _, other := range all[:i] {
-				if other.err == nil && sameRun(other.run, m.run) {
+				if other.err == nil && bgraph.SameRun(other.run, m.run) {
 					m.err = fmt.Errorf("%s: it is the same process as %s, and would count twice", m.Name(), other.name)
 				}
 			}

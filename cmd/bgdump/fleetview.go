@@ -155,26 +155,26 @@ func (f *recordedFleet) members() (all []*member, err error) {
 	return all[:min(len(all), maxSources)], nil
 }
 
-// A newest is a folder of recordings as a source: its graph is the latest recording at that time.
-type newest struct {
+// A latestRecording is a folder of recordings as a source: its graph is the latest recording at that time.
+type latestRecording struct {
 	dir  string
 	file *fileSource
 }
 
-func (n *newest) Name() string { return "recordings in " + printable(n.dir) }
+func (r *latestRecording) Name() string { return "recordings in " + printable(r.dir) }
 
-func (n *newest) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
-	names, err := listRecordings(n.dir)
+func (r *latestRecording) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
+	names, err := listRecordings(r.dir)
 	if err == nil && len(names) == 0 {
 		err = errors.New("there are no recordings any more")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", n.Name(), err)
+		return nil, fmt.Errorf("%s: %w", r.Name(), err)
 	}
-	if path := filepath.Join(n.dir, names[len(names)-1]); n.file == nil || n.file.path != path {
-		n.file = &fileSource{path: path}
+	if path := filepath.Join(r.dir, names[len(names)-1]); r.file == nil || r.file.path != path {
+		r.file = &fileSource{path: path}
 	}
-	return n.file.Snapshot(ctx)
+	return r.file.Snapshot(ctx)
 }
 
 // folder is the folder of a source, and what it has.
@@ -206,7 +206,7 @@ func (f *recordedFleet) Open(name string) (web.Source, iter.Seq[*bgraph.Snapshot
 			}
 		}
 	}
-	return filtered(&newest{dir: dir}, f.set), past, nil
+	return filtered(&latestRecording{dir: dir}, f.set), past, nil
 }
 
 // evenly picks at most n elements, the first and the last and others evenly between them.
@@ -241,7 +241,7 @@ func (f *recordedFleet) History(ctx context.Context, name string) ([]web.Past, e
 			continue
 		}
 		past := s
-		if before != nil && s.Kind != bgraph.KindGoroutines && !s.Period && sameRun(before, s) {
+		if before != nil && s.Kind != bgraph.KindGoroutines && !s.Period && bgraph.SameRun(before, s) {
 			if d, err := bgraph.Diff(before, s); err == nil {
 				past = d
 			}

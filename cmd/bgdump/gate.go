@@ -31,7 +31,7 @@ func gate(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 		}
 	}
 	before, after := sides[0], sides[1]
-	if a, b := before[0], after[0]; len(before) == 1 && len(after) == 1 && a.Kind != bgraph.KindGoroutines && sameRun(a, b) && !a.Period && !b.Period {
+	if a, b := before[0], after[0]; len(before) == 1 && len(after) == 1 && a.Kind != bgraph.KindGoroutines && bgraph.SameRun(a, b) && !a.Period && !b.Period {
 		s, err := bgraph.Diff(a, b)
 		if err != nil {
 			return exitFailed, err
@@ -138,7 +138,7 @@ func periods(all []*bgraph.Snapshot) ([]*bgraph.Snapshot, error) {
 	for i, s := range all {
 		at := -1
 		if s.Kind != bgraph.KindGoroutines && !s.Period {
-			at = slices.IndexFunc(all[i+1:], func(later *bgraph.Snapshot) bool { return sameRun(s, later) && !later.Period })
+			at = slices.IndexFunc(all[i+1:], func(later *bgraph.Snapshot) bool { return bgraph.SameRun(s, later) && !later.Period })
 		}
 		switch {
 		case at >= 0:
@@ -148,7 +148,7 @@ func periods(all []*bgraph.Snapshot) ([]*bgraph.Snapshot, error) {
 			}
 			out = append(out, d)
 		case !slices.ContainsFunc(all[:i], func(earlier *bgraph.Snapshot) bool {
-			return sameRun(s, earlier) && s.Kind != bgraph.KindGoroutines && !s.Period
+			return bgraph.SameRun(s, earlier) && s.Kind != bgraph.KindGoroutines && !s.Period
 		}):
 			out = append(out, s)
 		}

@@ -139,7 +139,7 @@ func execute(ctx context.Context, set *settings, sur *surroundings) (int, error)
 	case modeHTTP:
 		return exitOK, serve(ctx, set, src, sur)
 	}
-	return once(ctx, set, sources, sur)
+	return runOnce(ctx, set, sources, sur)
 }
 
 // suits reports whether a source can do what is asked of it.

@@ -21,8 +21,8 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphview/tables"
 )
 
-// once looks at the sources, writes what is asked for and returns the exit code.
-func once(ctx context.Context, set *settings, sources []source, sur *surroundings) (int, error) {
+// runOnce looks at the sources, writes what is asked for and returns the exit code.
+func runOnce(ctx context.Context, set *settings, sources []source, sur *surroundings) (int, error) {
 	if set.mode == modePprof && set.out == "" && isTerminal(sur.stdout) {
 		return exitFailed, errors.New("a profile is not made for a terminal; write it to a file with -o FILE, then look at it with go tool pprof FILE")
 	}
@@ -67,14 +67,10 @@ func take(ctx context.Context, set *settings, src source, sur *surroundings) (*b
 	if err != nil {
 		return nil, err
 	}
-	if !sameRun(before, after) {
+	if !bgraph.SameRun(before, after) {
 		return nil, fmt.Errorf("%s was started anew in the meantime", src.Name())
 	}
 	return bgraph.Diff(before, after)
-}
-
-func sameRun(a, b *bgraph.Snapshot) bool {
-	return a.Program.PID == b.Program.PID && a.Program.Host == b.Program.Host && a.Program.Started.Equal(b.Program.Started)
 }
 
 // compareTwo shows what has changed from the first source to the second.
@@ -86,7 +82,7 @@ func compareTwo(ctx context.Context, set *settings, sources []source, sur *surro
 			return exitFailed, err
 		}
 	}
-	if snaps[0].Kind != bgraph.KindGoroutines && sameRun(snaps[0], snaps[1]) && !snaps[0].Period && !snaps[1].Period {
+	if snaps[0].Kind != bgraph.KindGoroutines && bgraph.SameRun(snaps[0], snaps[1]) && !snaps[0].Period && !snaps[1].Period {
 		s, err := bgraph.Diff(snaps[0], snaps[1])
 		if err != nil {
 			return exitFailed, err

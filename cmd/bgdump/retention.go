@@ -17,8 +17,8 @@ type retention struct {
 	size   int64         // bytes in all: the latest
 }
 
-// A recorded is a recording below a folder.
-type recorded struct {
+// A recordingFile is a recording below a folder.
+type recordingFile struct {
 	folder, name string
 	size         int64
 }
@@ -32,7 +32,7 @@ func (k retention) prune(dir string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	var all []recorded
+	var all []recordingFile
 	var total int64
 	for _, folder := range append(folders, dir) {
 		names, err := listRecordings(folder)
@@ -41,7 +41,7 @@ func (k retention) prune(dir string, now time.Time) error {
 		}
 		kept := map[string]int{} // of each program
 		for _, name := range slices.Backward(names) {
-			r := recorded{folder: folder, name: name}
+			r := recordingFile{folder: folder, name: name}
 			program := recordingName.FindStringSubmatch(name)[2]
 			kept[program]++
 			if k.number > 0 && kept[program] > k.number || k.age > 0 && now.Sub(recordedAt(name)) > k.age {
@@ -59,7 +59,7 @@ func (k retention) prune(dir string, now time.Time) error {
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b recorded) int {
+	slices.SortFunc(all, func(a, b recordingFile) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.folder, b.folder))
 	})
 	for i := 0; k.size > 0 && total > k.size && i < len(all)-1; i++ { // the last one is kept, however large it is
@@ -72,7 +72,7 @@ func (k retention) prune(dir string, now time.Time) error {
 }
 
 // remove removes the recording, and its folder if that is in dir and empty.
-func (r recorded) remove(dir string) error {
+func (r recordingFile) remove(dir string) error {
 	if err := os.Remove(filepath.Join(r.folder, r.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

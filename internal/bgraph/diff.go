@@ -60,13 +60,16 @@ func runOf(s *Snapshot) run {
 	return run{s.Program.PID, s.Program.Host, s.Program.Started.UnixNano()}
 }
 
+// SameRun reports whether a and b are of the same run of a program.
+func SameRun(a, b *Snapshot) bool { return runOf(a) == runOf(b) }
+
 func (r run) String() string { return fmt.Sprintf("process %d on %q", r.pid, r.host) }
 
 // A difference subtracts before from out.
 type difference struct {
-	out    *Snapshot
-	before *Snapshot
-	less   string // the first number that has become less
+	out            *Snapshot
+	before         *Snapshot
+	firstDecreased string // the first number that is less in out; "": none
 }
 
 func (d *difference) subtract() error {
@@ -156,8 +159,8 @@ func (d *difference) verdict(what string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	if d.less != "" {
-		return fmt.Errorf("%s: %s is less in the later snapshot than in the earlier one", what, d.less)
+	if d.firstDecreased != "" {
+		return fmt.Errorf("%s: %s is less in the later snapshot than in the earlier one", what, d.firstDecreased)
 	}
 	return nil
 }
@@ -210,8 +213,8 @@ func (d *difference) node(n, b *Node) {
 		d.count("arrivals on a loop", &l.Arrivals, b.Arrivals)
 		d.count("departures on a loop", &l.Departures, b.Departures)
 	})
-	if err != nil && d.less == "" {
-		d.less = "the number of loops that have met " + n.Key.String()
+	if err != nil && d.firstDecreased == "" {
+		d.firstDecreased = "the number of loops that have met " + n.Key.String()
 	}
 }
 
@@ -256,15 +259,15 @@ func (e *Edge) dropNoChanges() {
 }
 
 func (d *difference) count(what string, after *uint64, before uint64) {
-	if *after < before && d.less == "" {
-		d.less = what
+	if *after < before && d.firstDecreased == "" {
+		d.firstDecreased = what
 	}
 	*after -= before
 }
 
 func (d *difference) nanos(what string, after *Nanos, before Nanos) {
-	if *after < before && d.less == "" {
-		d.less = what
+	if *after < before && d.firstDecreased == "" {
+		d.firstDecreased = what
 	}
 	*after -= before
 }
@@ -296,8 +299,8 @@ func (d *difference) times(what string, t, b *Times) {
 func (d *difference) list(what string, t, b []uint64) {
 	for i, n := range b {
 		if n > 0 && i >= len(t) {
-			if d.less == "" {
-				d.less = what
+			if d.firstDecreased == "" {
+				d.firstDecreased = what
 			}
 			break
 		}

@@ -5,12 +5,12 @@ import (
 	"io"
 )
 
-// A batches is a trace for package trace, which keeps a generation in memory, each batch in a buffer
+// A batchReader reads a trace for package trace, which keeps a generation in memory, each batch in a buffer
 // of its size. It looks for an end behind it, and doubles the buffer for that. So here each batch
 // ends with io.EOF, and the next Read goes on behind it.
 //
 // Input that does not look like batches, as traces of Go 1.21 and older do not, is handed on as it is.
-type batches struct {
+type batchReader struct {
 	in    *bufio.Reader
 	head  []byte // of buf; not handed on yet: the header of the trace, or of a batch
 	buf   [64]byte
@@ -31,7 +31,7 @@ const (
 // only that it hands on an error without keeping it.
 const directRead = 4096
 
-func (b *batches) Read(p []byte) (n int, err error) {
+func (b *batchReader) Read(p []byte) (n int, err error) {
 	if len(b.head) == 0 && b.left == 0 && !b.plain {
 		b.next()
 	}
@@ -55,7 +55,7 @@ func (b *batches) Read(p []byte) (n int, err error) {
 }
 
 // next reads the next header, or as much as there is of it.
-func (b *batches) next() {
+func (b *batchReader) next() {
 	b.head = b.buf[:0]
 	if !b.begun {
 		b.begun = true

@@ -79,7 +79,7 @@ func IsTrace(head []byte) bool {
 // broken, the graph covers what came before; it is an error only if nothing came.
 func Read(r io.Reader, o Options) (*bgraph.Snapshot, error) {
 	o = o.withDefaults()
-	in := &counted{r: r, left: o.MaxBytes, limited: o.MaxBytes > 0}
+	in := &limitedReader{r: r, left: o.MaxBytes, limited: o.MaxBytes > 0}
 	m := newModel(o)
 	err := m.readAll(in)
 	if m.events == m.syncs { // nothing happened in what could be read
@@ -108,7 +108,7 @@ func (m *model) readAll(in io.Reader) (err error) {
 			err = fmt.Errorf("invalid trace: %v", p)
 		}
 	}()
-	r, err := trace.NewReader(&batches{in: bufio.NewReader(in)})
+	r, err := trace.NewReader(&batchReader{in: bufio.NewReader(in)})
 	if err != nil {
 		return err
 	}
@@ -123,23 +123,23 @@ func (m *model) readAll(in io.Reader) (err error) {
 	}
 }
 
-// counted is a reader that ends at a limit, and notes that in stopped.
-type counted struct {
+// A limitedReader ends at a limit, and notes that in stopped.
+type limitedReader struct {
 	r       io.Reader
 	left    int64
 	limited bool
 	stopped bool
 }
 
-func (c *counted) Read(p []byte) (int, error) {
-	if !c.limited {
-		return c.r.Read(p)
+func (r *limitedReader) Read(p []byte) (int, error) {
+	if !r.limited {
+		return r.r.Read(p)
 	}
-	if c.left <= 0 {
-		c.stopped = true
+	if r.left <= 0 {
+		r.stopped = true
 		return 0, io.EOF
 	}
-	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
-	c.left -= int64(n)
+	n, err := r.r.Read(p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
 	return n, err
 }

@@ -159,7 +159,7 @@ func TestBatchesLeaveATraceAsItIs(t *testing.T) {
 	for i, data := range all {
 		for _, most := range []int{1, 100, 70_000} {
 			random := rand.New(rand.NewPCG(1, 2))
-			b := &batches{in: bufio.NewReader(bytes.NewReader(data))}
+			b := &batchReader{in: bufio.NewReader(bytes.NewReader(data))}
 			var got []byte
 			for ends := 0; ends < 2; {
 				p := make([]byte, 1+random.IntN(most))

@@ -27,8 +27,8 @@ type Clients struct {
 	over     bool // no more requests are to be sent
 	Statuses map[int]int
 	Failures map[string]int
-	// Late has the times that requests with status 200 took.
-	Late []time.Duration
+	// Latencies are the times that requests with status 200 took.
+	Latencies []time.Duration
 	// Refused is called for each 503; may be nil.
 	Refused func(*Request)
 }
@@ -61,7 +61,7 @@ func (c *Clients) end(r *Request, status int, why string) {
 	case status == 408 && !c.Slow:
 		c.w.fault("request %s (body %d) of %v was given up as too slow", r.Path, r.Body, r.Sent)
 	case status == 200:
-		c.Late = append(c.Late, r.Took())
+		c.Latencies = append(c.Latencies, r.Took())
 	case status == 503 && r.Later && c.Refused != nil:
 		c.Refused(r)
 	}
@@ -72,10 +72,10 @@ func (c *Clients) end(r *Request, status int, why string) {
 
 // Quantile is the q-th quantile of the times that requests with status 200 took.
 func (c *Clients) Quantile(q float64) time.Duration {
-	if len(c.Late) == 0 {
+	if len(c.Latencies) == 0 {
 		return 0
 	}
-	all := slices.Sorted(slices.Values(c.Late))
+	all := slices.Sorted(slices.Values(c.Latencies))
 	return all[min(int(q*float64(len(all))), len(all)-1)]
 }
 

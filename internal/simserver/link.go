@@ -24,9 +24,9 @@ type Path struct {
 
 const segment = 1460
 
-// An end is what a client hears of its connection, on the conductor and without
+// clientEvents are what a client hears of its connection, on the conductor and without
 // World.mu held.
-type end interface {
+type clientEvents interface {
 	connected()
 	received(b []byte) // b is the callee's
 	// ended is called once, after which nothing comes any more: 0 if the server has
@@ -39,7 +39,7 @@ type Link struct {
 	w      *World
 	id     int
 	path   Path
-	end    end
+	client clientEvents
 	s      *socket // nil until the server's kernel has taken it up
 	port   uint16
 	tries  int
@@ -56,11 +56,11 @@ type Link struct {
 }
 
 // Connect begins a connection to a port of the server.
-func (w *World) Connect(port uint16, path Path, e end) *Link {
+func (w *World) Connect(port uint16, path Path, client clientEvents) *Link {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.Net.links++
-	l := &Link{w: w, id: w.Net.links, path: path, end: e, port: port}
+	l := &Link{w: w, id: w.Net.links, path: path, client: client, port: port}
 	w.post(w.now()+path.Latency, l.syn)
 	return l
 }
@@ -112,7 +112,7 @@ func (l *Link) syn() {
 	w.note("syn", uint64(l.id))
 	w.post(w.now()+l.path.Latency, func() {
 		if l.alive() {
-			l.end.connected()
+			l.client.connected()
 		}
 	})
 }
@@ -279,10 +279,10 @@ func (l *Link) deliver() {
 	}
 	w.mu.Unlock()
 	if k > 0 {
-		l.end.received(b)
+		l.client.received(b)
 	}
 	if last {
-		l.end.ended(0)
+		l.client.ended(0)
 	}
 }
 
@@ -299,7 +299,7 @@ func (l *Link) lost(e syscall.Errno) {
 	left := l.left
 	l.w.post(l.w.now()+l.path.Latency, func() {
 		if !left {
-			l.end.ended(e)
+			l.client.ended(e)
 		}
 	})
 }
