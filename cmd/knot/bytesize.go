@@ -35,21 +35,25 @@ var errByteSize = errors.New("want a size like 500KB, 64MB or 2GB")
 
 // Set implements flag.Value.
 func (b *byteSize) Set(text string) error {
-	digits, unit := strings.TrimSpace(strings.ToUpper(text)), int64(1)
-	for _, u := range byteUnits {
-		// Also KiB, and K alone.
-		for _, name := range []string{u.name[:1] + "IB", u.name, u.name[:1]} {
-			if rest, ok := strings.CutSuffix(digits, name); ok && unit == 1 {
-				digits, unit = strings.TrimSpace(rest), u.size
-			}
-		}
-	}
+	digits, unit := cutUnit(strings.TrimSpace(strings.ToUpper(text)))
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > 1<<62/unit {
 		return errByteSize
 	}
 	*b = byteSize(n * unit)
 	return nil
+}
+
+// cutUnit cuts a unit off text: one of byteUnits, also in the form KiB, and K alone. Without a unit it is the byte.
+func cutUnit(text string) (digits string, unit int64) {
+	for _, u := range byteUnits {
+		for _, name := range []string{u.name[:1] + "IB", u.name, u.name[:1]} {
+			if rest, ok := strings.CutSuffix(text, name); ok {
+				return strings.TrimSpace(rest), u.size
+			}
+		}
+	}
+	return text, 1
 }
 
 // ownCache stands for a size that knot chooses, see cacheOf.

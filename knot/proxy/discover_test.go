@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // discovering is a front whose backends come from the function that is returned.
@@ -109,6 +110,13 @@ func TestDiscoverGroups(t *testing.T) {
 	findCopies, copies := finds()
 	backends := behinds(t, 3)
 	copied, seen := recorder(t)
+	begun, answer := make(chan bool), make(chan bool)
+	slow := behind(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" { // not a check
+			begun <- true
+			<-answer
+		}
+	})
 	f := serve(t, Config{
 		Backends: backends[:1], Sticky: &Sticky{Cookie: "to"}, Check: &Check{},
 		Canary: &Canary{Discover: findCanary, Header: "Canary"}, Mirror: &Mirror{Discover: findCopies},
@@ -125,6 +133,19 @@ func TestDiscoverGroups(t *testing.T) {
 	body, cookie := f.asks("/", "Canary: 1")
 	testenv.Equal(t, body, "1", "the backend of the canary")
 	testenv.Contains(t, <-seen, "GET / ")
+
+	// A copy under way at a backend that is removed ends there, and its connections are closed.
+	testenv.Must(t, setCopies([]string{slow}, nil))
+	f.asks("/slow")
+	<-begun
+	testenv.Must(t, setCopies([]string{copied}, nil))
+	copier := f.p.mirror.to
+	old := copier.leaving[len(copier.leaving)-1]
+	close(answer)
+	testenv.Until(t, "the copies have ended", func() bool { return f.p.mirror.inFlight.Load() == 0 })
+	_, err := old.pool.Get(context.Background())
+	testenv.ErrorIs(t, err, netpoll.ErrPoolClosed)
+
 	testenv.Must(t, setCanary(backends[1:], nil))
 	for range 3 {
 		body, _ = f.asks("/", "Canary: 1", "Cookie: "+cookie.String())

@@ -95,7 +95,7 @@ func (m *mirror) copy(e *exchange) error {
 	}
 	b.outstanding.Add(1)
 	leave := func() {
-		b.outstanding.Add(-1)
+		b.exit()
 		m.inFlight.Add(-1)
 	}
 	if !e.ready { // the backend would wait for it as well

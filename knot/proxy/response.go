@@ -96,7 +96,7 @@ func (e *exchange) passBody() error {
 	drop := e.method == "HEAD" || e.res.Status == 204 || e.res.Status == 304
 	if drop {
 		if err := e.inner.SendHead(); err != nil {
-			return nil
+			return err
 		}
 	}
 	since, moved := int64(0), true // when the last piece was passed on

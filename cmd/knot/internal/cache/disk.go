@@ -84,8 +84,11 @@ func nameOf(e *entry) string {
 // encode is the file for e.
 func encode(e *entry, body []byte) ([]byte, error) {
 	meta, err := json.Marshal(said{e.key, e.Status, e.Header, e.Key, e.Defaults, e.Requested, e.Received})
-	if err != nil || len(meta) > maxSaid {
-		return nil, fmt.Errorf("%d bytes are said of it; want at most %d (%w)", len(meta), maxSaid, err)
+	if err != nil {
+		return nil, err
+	}
+	if len(meta) > maxSaid {
+		return nil, fmt.Errorf("its header takes %d bytes in the file; want at most %d", len(meta), maxSaid)
 	}
 	out := make([]byte, 0, fixedSize+len(meta)+len(body))
 	out = append(out, magic...)

@@ -192,6 +192,16 @@ func TestNoFolder(t *testing.T) {
 	testenv.Fails(t, c.Start())
 }
 
+// TestLargeHeads: an entry whose header is too large for a file is refused with its size; JSON takes six bytes for each "<".
+func TestLargeHeads(t *testing.T) {
+	stored := rfc.Restore(rfc.Response{Status: 200, Header: rfc.Header{{Name: "A", Value: strings.Repeat("<", maxSaid/6)}}, Requested: epoch, Received: epoch}, nil, true, &rfc.Rules{})
+	_, err := encode(newEntry("http://h/", stored, nil), nil)
+	testenv.ErrorSays(t, err, "bytes in the file; want at most 262144")
+	if strings.Contains(err.Error(), "%!") {
+		t.Error(err)
+	}
+}
+
 // FuzzEntry: whatever a file has, reading it fails or gives an entry that is written again as it was.
 func FuzzEntry(f *testing.F) {
 	stored := rfc.Restore(rfc.Response{Status: 200, Header: rfc.Header{{Name: "ETag", Value: `"a"`}}, Requested: epoch, Received: epoch}, []rfc.Field{{Name: "accept", Value: "x"}}, true, &rfc.Rules{})
