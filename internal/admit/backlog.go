@@ -163,7 +163,7 @@ func (b *Backlog) Departed(now time.Duration, w *Work, stamp uint32) {
 	}
 	b.waiting--
 	b.turns++
-	if b.late > 0 && int32(stamp-Stamp(b.limitedAt)) < 0 {
+	if b.late > 0 && int32(stamp-Stamp(b.limitedAt)) <= 0 { // it may have begun to wait in the unit of time in which the limit was set
 		b.late--
 		b.lateGone++
 		return

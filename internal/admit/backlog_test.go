@@ -32,6 +32,20 @@ func TestLateTasks(t *testing.T) {
 	testenv.Equal(t, b.Look(0), BacklogState{Several: true, Waiting: 1, Quickest: b.quickest}, "since then")
 }
 
+// A task that began to wait in the moment in which the limit was set is late as well, and makes no room for others once
+// it has departed.
+func TestLateInTheLastMoment(t *testing.T) {
+	b := NewBacklog(0, 0, true)
+	var w Work
+	b.Arrived(&w)
+	b.SetLimit(time.Second, 1, 0)
+	b.Departed(2*time.Second, &w, Stamp(time.Second))
+	testenv.Equal(t, b.Look(0).Late, 1, "late tasks that have departed")
+	testenv.Equal(t, b.NewestFirst(), false, "the newest go first, with no late task")
+	b.Arrived(&w)
+	testenv.Equal(t, b.HasRoom(), false, "there is room for a second")
+}
+
 // A task on its way to the node has a place there until it arrives or turns away, and one place only.
 func TestTasksOnTheirWay(t *testing.T) {
 	b := NewBacklog(2, 0, true)
