@@ -93,6 +93,19 @@ func (l *Ledger) SetLimit(r ResourceID, limit float64) {
 	l.version.Add(1)
 }
 
+// SetTarget changes Target and Margin of r, see Spec, as when they depend on its limit and that has changed.
+func (l *Ledger) SetTarget(r ResourceID, target, margin float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(r)
+	if a == nil || target == a.spec.Target && margin == a.spec.Margin {
+		return
+	}
+	a.spec.Target, a.spec.Margin = target, margin
+	a.judge()
+	l.version.Add(1)
+}
+
 // Unlimit takes the given limit of r back: it is unknown again how much there is of it. find: it is to be found, see
 // Spec.Find.
 func (l *Ledger) Unlimit(r ResourceID, find bool) {

@@ -64,3 +64,27 @@ func TestDescriptorsFollowTheProcess(t *testing.T) {
 		}
 	}
 }
+
+// How many descriptors may be used follows from the limit also after that has changed.
+func TestTheTargetFollowsTheLimit(t *testing.T) {
+	defer engine.Descriptors.SetLimit(engine.Descriptors.Limit())
+	engine.Descriptors.SetLimit(1 << 20)
+	rt, s := fed(t, 1, 1, Config{Policy: Resource})
+	defer rt.Close()
+	for i, c := range []struct {
+		limit int64
+		used  float64
+		want  admit.State
+	}{
+		{1 << 20, 0.97 * (1 << 20), admit.Rising}, {1000, 970, admit.AtLimit}, {1 << 20, 0.97 * (1 << 20), admit.Rising},
+	} {
+		engine.Descriptors.SetLimit(c.limit)
+		now := rt.Now() + time.Duration(i+1)*learnEvery
+		s.tick(now, uint64(i+1), heap(rt))
+		id := watched(t, s, engine.Descriptors)
+		s.ledger.Observe(now, admit.ResourceID(id), c.used)
+		var r admit.Report
+		s.ledger.Report(&r)
+		testenv.Equal(t, r.Resources[id].State, c.want, "with %v of %d descriptors in use the state", c.used, c.limit)
+	}
+}

@@ -71,7 +71,12 @@ func (s *Feed) addDeclared() (err error) {
 		limit := float64(r.Limit())
 		switch {
 		case s.resource[i] >= 0 && limit > 0:
-			s.ledger.SetLimit(admit.ResourceID(s.resource[i]), limit)
+			id := admit.ResourceID(s.resource[i])
+			s.ledger.SetLimit(id, limit)
+			if r == engine.Descriptors {
+				target, margin := descriptorsTarget(int64(limit))
+				s.ledger.SetTarget(id, target, margin)
+			}
 		case s.resource[i] >= 0: // the program has taken it back, or there was none
 			s.ledger.Unlimit(admit.ResourceID(s.resource[i]), limit < 0)
 		case limit != 0 && s.rt.Counts(r):
