@@ -51,7 +51,7 @@ type Pool struct {
 
 // restingConns are the connections of a loop that are at rest, the last used at the end.
 type restingConns struct {
-	at    *engine.Loop
+	at    *engine.Loop // nil: of no loop, as they are not of this package
 	conns []idleConn
 }
 
@@ -72,9 +72,10 @@ const (
 )
 
 // Get returns a connection, which is the caller's until Put: an idle connection of the caller's loop, or a new one, or,
-// at MaxConns, an idle connection of another loop. A plain goroutine gets a connection of any loop. With MaxConns in
-// use Get waits, first come, first served, until ctx ends. The peer may have closed an idle connection: if the first
-// operation on it fails, Put it as broken and Get another. It parks.
+// at MaxConns, an idle connection of another loop. A plain goroutine gets a connection of any loop. A connection that is
+// not of this package, nor above one of it (NetConn), belongs to no loop: any caller gets it. With MaxConns in use Get
+// waits, first come, first served, until ctx ends. The peer may have closed an idle connection: if the first operation on
+// it fails, Put it as broken and Get another. It parks.
 func (p *Pool) Get(ctx context.Context) (c net.Conn, err error) {
 	if ctx.Err() != nil { // also for a connection that rests
 		return nil, context.Cause(ctx)
@@ -275,6 +276,9 @@ func (p *Pool) take(l *engine.Loop, any bool) (c net.Conn, old []idleConn, err e
 		old = append(old, p.expired(r, now)...)
 	}
 	from, full := p.of(l), p.MaxConns > 0 && p.open >= p.MaxConns
+	if len(from.conns) == 0 {
+		from = p.of(nil) // connections that belong to no loop
+	}
 	if len(from.conns) == 0 && (l == nil || full || any) { // if full, there is one: fewer than MaxConns are in use
 		for _, r := range p.idle {
 			if len(r.conns) > 0 {

@@ -222,3 +222,21 @@ func TestPoolOfGoroutines(t *testing.T) {
 		must(t, p.Close())
 	})
 }
+
+// A connection that is not of this package belongs to no loop: a task uses it again as it does one of its own.
+func TestPoolOfOtherConnections(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p, dials := poolOf(t, 0)
+		dial := p.Dial
+		p.Dial = func(ctx context.Context) (net.Conn, error) {
+			c, err := dial(ctx)
+			return struct{ net.Conn }{c}, err
+		}
+		for range 3 {
+			p.Put(get(t, p), false)
+		}
+		testenv.Equal(t, dials.Load(), 1, "connections for one at a time")
+		testenv.Equal(t, p.open, 1, "open")
+		must(t, p.Close())
+	})
+}
