@@ -38,6 +38,10 @@ func SetPoolLimits(all, perDevice int) error {
 	threads.mu.Lock()
 	defer threads.mu.Unlock()
 	threads.most, threads.perDevice = all, perDevice
+	for len(threads.waiting) > 0 && threads.running < threads.most { // the other threads may hang
+		threads.running++
+		go runThread() // which ends if nothing is left for it
+	}
 	return nil
 }
 

@@ -80,6 +80,36 @@ func TestASlowFileSystemLeavesThreadsToOthers(t *testing.T) {
 	})
 }
 
+// Requests that wait for a thread get one when the limits are raised, although what the others do does not end.
+func TestRaisedLimitsServeWhatWaits(t *testing.T) {
+	must(t, SetPoolLimits(1, 1))
+	defer SetPoolLimits(0, 0)
+	rt := setting{"threads", openThreads, 1}.start(t)
+	call := func(folder int32, fn func()) *engine.Task {
+		return rt.Go(func() {
+			r := newRequest(opFunc, folder)
+			r.fn = fn
+			need(r.perform())(t)
+		})
+	}
+	begun, gate := make(chan struct{}), make(chan struct{})
+	hangs := call(1, func() { close(begun); <-gate })
+	defer func() {
+		close(gate)
+		must(t, hangs.Join())
+	}()
+	<-begun
+	var done atomic.Bool
+	call(2, func() { done.Store(true) })
+	testenv.Until(t, "the second waits for a thread", func() bool {
+		threads.mu.Lock()
+		defer threads.mu.Unlock()
+		return len(threads.waiting) == 1
+	})
+	must(t, SetPoolLimits(2, 1))
+	testenv.Until(t, "the second is served", done.Load)
+}
+
 // The devices take turns.
 func TestThePoolServesDevicesInTurn(t *testing.T) {
 	p := pool{devices: make(map[uint64]*device), most: 0, perDevice: 10}
