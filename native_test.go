@@ -147,6 +147,9 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 			per.Get()
 			return nil
 		},
+		"a function of Under, whose context never ends": func() error {
+			return task.Under(context.Background(), func() error { meet(); return nil })
+		},
 		"Dial of a pool": func() error {
 			p := netpoll.Pool{Dial: func(context.Context) (net.Conn, error) { meet(); return nil, io.EOF }}
 			if _, err := p.Get(context.Background()); err != io.EOF {

@@ -33,7 +33,7 @@ func Under(ctx context.Context, fn func() error) error {
 	if inner := newScope(ctx); inner != nil {
 		return within(inner, fn)
 	}
-	return fn()
+	return Outside(Call, fn)
 }
 
 // Shield is Under for the clean-up of a task that may be cancelled: until fn has returned, only
@@ -50,7 +50,7 @@ func WaitUnder(ctx context.Context, wait func(ctx context.Context) error) error 
 	if ctx.Err() != nil {
 		return ContextError(ctx)
 	}
-	if reattach() == nil {
+	if reattach() == nil || ctx.Done() == nil {
 		return wait(ctx)
 	}
 	return Under(ctx, func() error { return wait(ctx) })
