@@ -150,6 +150,15 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 		"a function of Under, whose context never ends": func() error {
 			return task.Under(context.Background(), func() error { meet(); return nil })
 		},
+		"the body of a loop over a channel": func() error {
+			c := task.NewChan[int](1)
+			c.Send(1)
+			c.Close()
+			for range allOf(c) {
+				meet()
+			}
+			return nil
+		},
 		"Dial of a pool": func() error {
 			p := netpoll.Pool{Dial: func(context.Context) (net.Conn, error) { meet(); return nil, io.EOF }}
 			if _, err := p.Get(context.Background()); err != io.EOF {
@@ -262,6 +271,9 @@ func TestNativeWaitsInWhatIsCalled(t *testing.T) {
 		})
 	}
 }
+
+// allOf is All of a Chan that the compiler does not inline, as where a debugger is to be used.
+var allOf = (*task.Chan[int]).All
 
 // A waiting waits natively before it reads or writes.
 type waiting struct {

@@ -270,7 +270,7 @@ func (c *Chan[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for {
 			v, err := c.Recv()
-			if err != nil || !yield(v) {
+			if err != nil || !engine.Outside(yield, v) {
 				return
 			}
 		}
