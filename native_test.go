@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
@@ -300,6 +301,18 @@ type waitingModule struct {
 func (m *waitingModule) Run(c *flow.Call[int]) {
 	m.meet()
 	c.Next()
+}
+
+// A limit that no number of tasks reaches is none.
+func TestDetachingWithoutLimit(t *testing.T) {
+	for _, limit := range []int{1 << 31, math.MaxInt} {
+		detaching(t, func(*engine.Runtime) error {
+			c := make(chan bool)
+			task.Go(func() { close(c) })
+			<-c // the test's time limit ends this
+			return nil
+		}, capriccio.WithLoops(1), capriccio.WithDetaching(0, limit))
+	}
 }
 
 // While one handler of a hundred waits natively, the others do not wait for it: it waits for all of them.

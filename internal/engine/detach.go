@@ -288,7 +288,7 @@ func (w *watchdog) claim(l *Loop, step uint64, knownSlow bool) *detachment {
 		return nil
 	}
 	place := w.native.look(g)
-	if place == nil || l.away.now.Load() >= int32(w.rt.cfg.DetachLimit) {
+	if place == nil || int(l.away.now.Load()) >= w.rt.cfg.DetachLimit {
 		return nil
 	}
 	d := &detachment{l: l, g: g, place: place, since: w.rt.Now(), role: make(chan struct{}, 1)}
