@@ -22,9 +22,10 @@ func (b *built) addCaches(c *config.Site, log *slog.Logger, wrong *mistakes) (al
 			cookies = append(cookies, p.Sticky.Cookie)
 		}
 	}
+	scope := c.Name + "\n" + strings.Join(c.Hosts, " ") // sites of different addresses may have the same hosts
 	for i, table := range c.Caches {
 		table.Cookies = cookies
-		one, faults := cache.New(table, strings.Join(c.Hosts, " "), size, time.Now, log)
+		one, faults := cache.New(table, scope, size, time.Now, log)
 		add := func(key string, err error) { faults = append(faults, site.Fault{Key: key, Err: err}) }
 		if len(c.Proxies) == 0 {
 			add("match", errors.New("the site has no proxy whose responses could be kept; want [[site.proxy]] too"))

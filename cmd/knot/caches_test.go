@@ -104,3 +104,33 @@ func TestCacheWhileTheBackendIsFull(t *testing.T) {
 	testenv.Equal(t, <-ended, 200)
 	p.end()
 }
+
+// TestCachesOfLikeSites: two sites with the same hosts at different addresses, and with the same table, have their own responses,
+// after a reload too.
+func TestCachesOfLikeSites(t *testing.T) {
+	text := ""
+	for _, name := range []string{"public", "intranet"} {
+		to := testBackend(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=600")
+			io.WriteString(w, name+r.URL.Path)
+		})
+		text += fmt.Sprintf("[[listen]]\naddr = '%s'\nsites = ['%s']\n[[site]]\nname = '%s'\n[[site.cache]]\n[[site.proxy]]\nto = ['%s']\n", freePort(t), name, name, to)
+	}
+	config := configFile(t, "%s", text)
+	p := startRun(t, "-config", config)
+	defer p.end()
+	go io.Copy(io.Discard, p.out)
+	urls := httpURL.FindAllString(p.printed[0], -1)
+	testenv.MustEqual(t, len(urls), 2, "%q", p.printed)
+	check := func(path, when string) {
+		t.Helper()
+		for i, name := range []string{"public", "intranet"} {
+			_, body := askAs(t, http.DefaultClient, urls[i]+path, "site.test")
+			testenv.Equal(t, body, name+path, when)
+		}
+	}
+	check("/before", "before the reload")
+	p.reads(config, "server-name = 'x'\n"+text, "was read again")
+	check("/before", "kept before the reload")
+	check("/after", "asked for after the reload")
+}
