@@ -87,7 +87,7 @@ var (
 	errNobody   = errors.New("cache: no client waits for the response")
 )
 
-// leave ends the wait of w. A flight without waiters is stopped, unless its response will be kept.
+// leave ends the wait of w. A flight without waiters is stopped, unless its response will be kept. A second call changes nothing.
 func (f *flight) leave(w *waiter) {
 	w.watch.Stop()
 	f.mu.Lock()

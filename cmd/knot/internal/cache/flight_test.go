@@ -122,6 +122,25 @@ func TestUncacheable(t *testing.T) {
 	}
 }
 
+// TestPartInPlaceOfTheWhole: where only the client that has asked for a part would get the whole response, that is ended before
+// the part is asked for: there may be one connection to the backend.
+func TestPartInPlaceOfTheWhole(t *testing.T) {
+	r := newRig(t, Config{MaxEntry: "1000"})
+	var conn task.Mutex // held while it is in use
+	r.says(func(x *knot.Ctx) error {
+		conn.Lock()
+		defer conn.Unlock()
+		if x.HeaderBytes("range") != nil {
+			return x.SendString(206, "", "part")
+		}
+		x.SetContentLength(4 * window)
+		_, err := x.Write(make([]byte, 4*window))
+		return err
+	})
+	testenv.Equal(t, r.get("/", "Range: bytes=0-3").body, "part")
+	testenv.Equal(t, r.asked.Load(), 2)
+}
+
 // TestCredentials: requests with credentials don't wait for each other.
 func TestCredentials(t *testing.T) {
 	r := newRig(t, Config{Wait: "1h"})

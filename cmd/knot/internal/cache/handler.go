@@ -250,6 +250,7 @@ func (a *ask) follow(f *flight, w *waiter, old *entry) (again bool, err error) {
 		switch {
 		case w.first && own && a.partly: // the backend may send the part alone
 			a.c.counts.misses.Add(1)
+			f.leave(w) // it may have the only connection to the backend
 			return false, a.next(a.x)
 		case w.first && view != nil && !a.partly && !a.head, w.first && own:
 			a.c.counts.misses.Add(1)
