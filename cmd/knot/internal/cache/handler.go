@@ -35,7 +35,7 @@ func (c *Cache) handle(x *knot.Ctx, next knot.Handler, trust knot.Trust) error {
 	t, ok := c.appendTarget(room[:0], x, trust)
 	if method != "GET" && method != "HEAD" {
 		err := next(x)
-		if ok && err == nil && rfc.Invalidates(method, x.Status()) {
+		if ok && (err == nil || x.ResponseBegun()) && rfc.Invalidates(method, x.Status()) { // the rest of it may be lost
 			c.invalidate(nil, string(t.key))
 		}
 		return err

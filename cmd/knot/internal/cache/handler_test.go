@@ -3,6 +3,7 @@ package cache
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,18 @@ func TestInvalidation(t *testing.T) {
 	r.sends(200, fresh, "Vary: Accept", "", "new")
 	testenv.Equal(t, r.want("fwd=miss; stored", 5).body, "new")
 	testenv.Equal(t, r.want("fwd=miss; stored", 6, "Accept: b").body, "new")
+
+	r.says(func(x *knot.Ctx) error {
+		x.WriteString("changed")
+		x.Flush()
+		return errors.New("the client has left, or the backend breaks off")
+	})
+	nc := testenv.Dial(t, r.addr)
+	fmt.Fprint(nc, "POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 0\r\n\r\n")
+	io.Copy(io.Discard, nc)
+	nc.Close()
+	r.sends(200, fresh, "Vary: Accept", "", "newer")
+	testenv.Equal(t, r.want("fwd=miss; stored", 8).body, "newer")
 
 	asked, release := make(chan bool), task.NewChan[struct{}](0)
 	r.says(func(x *knot.Ctx) error {
