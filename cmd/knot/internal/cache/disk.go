@@ -264,8 +264,13 @@ func (f *files) read(path string, wanted bool) (e *entry, body []byte, err error
 	return e, body, nil
 }
 
-// adopt keeps e, which is in a file, unless there is a response in its place that is later, or that was just written there.
+// adopt keeps e, which is in a file, unless there is a response in its place that is later, or that was just written there. A file
+// of a time with more room is deleted.
 func (s *state) adopt(e *entry, name string) {
+	if e.cost > min(s.limits.memory, s.limits.disk) {
+		s.files.remove([]string{name})
+		return
+	}
 	s.mu.Lock()
 	prefix := nameOf(e)
 	for _, v := range s.variantsLocked(e.key) {

@@ -146,6 +146,40 @@ func TestDiskLimits(t *testing.T) {
 	})
 }
 
+// TestLargerThanDisk: a response that files have no room for is kept in memory alone, and takes the place of no other.
+func TestLargerThanDisk(t *testing.T) {
+	r := newRig(t, Config{Folder: t.TempDir(), Disk: "20000"})
+	r.sends(200, fresh, "", strings.Repeat("x", 5000))
+	r.get("/a")
+	r.get("/b")
+	r.onDisk(2)
+	r.sends(200, fresh, "", strings.Repeat("x", 50_000))
+	r.get("/large")
+	for _, path := range []string{"/large", "/a", "/b"} {
+		testenv.Equal(t, r.get(path).how(), "hit", path)
+	}
+	r.onDisk(2)
+	testenv.Equal(t, r.cache.Stats().Evicted, 0)
+}
+
+// TestLessRoom: files that were written when there was more room do not stay uncounted.
+func TestLessRoom(t *testing.T) {
+	for _, less := range []Config{{Memory: "10000"}, {Disk: "10000"}} {
+		folder := t.TempDir()
+		before := newRig(t, Config{Folder: folder})
+		before.sends(200, fresh, "", strings.Repeat("x", 50_000))
+		before.get("/large")
+		before.sends(200, fresh, "", "x")
+		before.get("/")
+		before.onDisk(2)
+		less.Folder = folder
+		r := newRig(t, less)
+		r.cache.files.scan.Wait()
+		testenv.Equal(t, r.cache.Stats().Entries, 1, "%+v", less)
+		testenv.Equal(t, len(filesOf(t, folder)), 1, "%+v", less)
+	}
+}
+
 // TestScanFindsOwn: the scan may come to a file before its writer has noted it.
 func TestScanFindsOwn(t *testing.T) {
 	r := newRig(t, Config{Folder: t.TempDir()})

@@ -244,9 +244,9 @@ func (s *state) keep(e, old *entry, outdated *atomic.Bool) {
 	s.files.remove(s.put(e, old, outdated))
 }
 
-// save writes e to a file, if there is a folder. It parks.
+// save writes e to a file, if there is a folder with room for it. It parks.
 func (s *state) save(e *entry, body []byte) {
-	if s.files == nil {
+	if s.files == nil || e.cost > s.limits.disk {
 		return
 	}
 	var name string
