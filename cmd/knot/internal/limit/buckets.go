@@ -68,5 +68,13 @@ func (b *buckets) take(k key) (left float64, wait time.Duration) {
 		return one.left, 0
 	}
 	b.refused++
-	return one.left, time.Duration(math.Ceil((1 - one.left) / b.perSecond * float64(time.Second)))
+	return one.left, duration(math.Ceil((1 - one.left) / b.perSecond * float64(time.Second)))
+}
+
+// duration is so many nanoseconds; the longest Duration if that is shorter.
+func duration(ns float64) time.Duration {
+	if ns >= math.MaxInt64 { // as a float64 it is one more
+		return math.MaxInt64
+	}
+	return time.Duration(ns)
 }

@@ -72,7 +72,7 @@ func (r *Rule) take(x *knot.Ctx) (wait time.Duration) {
 	if r.name != "" {
 		reset := wait
 		if wait == 0 {
-			reset = time.Duration((r.buckets.burst - left) / r.buckets.perSecond * float64(time.Second))
+			reset = duration((r.buckets.burst - left) / r.buckets.perSecond * float64(time.Second))
 		}
 		x.AddHeader("RateLimit-Policy", r.policy)
 		x.AddHeader("RateLimit", r.name+";r="+strconv.Itoa(int(max(0, left)))+";t="+seconds(reset))

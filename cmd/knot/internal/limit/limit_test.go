@@ -3,6 +3,7 @@ package limit
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -50,6 +51,15 @@ func TestBuckets(t *testing.T) {
 	b.take(numbered(200)) // takes the place of another
 	take(107, 0, 0)
 	testenv.Equal(t, b.refused, 3, "refused")
+}
+
+// TestSeldom: a rate of less than a request in 292 years, the longest Duration, is a limit too.
+func TestSeldom(t *testing.T) {
+	b := newBuckets(1e-12, 1, 4)
+	_, wait := b.take(key{})
+	testenv.Equal(t, wait, 0, "the first one")
+	_, wait = b.take(key{})
+	testenv.Equal(t, wait, math.MaxInt64, "the second one")
 }
 
 func TestClientNetworks(t *testing.T) {
