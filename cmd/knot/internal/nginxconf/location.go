@@ -45,13 +45,17 @@ func (l *location) matches(path string) bool {
 // protecting are directives without which more would be open.
 var protecting = []string{"deny", "auth_basic", "auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link", "internal", "fastcgi_pass", "uwsgi_pass", "scgi_pass"}
 
-// protects is the first such directive of a block, with those within it; nil: there is none.
-func protects(block []*Directive) *Directive {
+// untranslated are those of them that no table is made of.
+var untranslated = []string{"auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link"}
+
+// protects is the first directive of a block, with those within it, that has one of these names and is not off; nil: there is
+// none.
+func protects(block []*Directive, names []string) *Directive {
 	for _, d := range block {
-		if slices.Contains(protecting, d.Name) && d.arg(0) != "off" {
+		if slices.Contains(names, d.Name) && d.arg(0) != "off" {
 			return d
 		}
-		if inner := protects(d.Block); inner != nil {
+		if inner := protects(d.Block, names); inner != nil {
 			return inner
 		}
 	}
@@ -118,7 +122,7 @@ func (t *translation) locate(s *server, in *level) {
 			continue
 		case l.err != nil && !onlyRedirects(l):
 			t.leave(d, "%v", l.err)
-			if inner := protects(d.Block); inner != nil {
+			if inner := protects(d.Block, protecting); inner != nil {
 				s.unsafe(d, "%v, and it has %s", l.err, inner)
 			}
 			continue

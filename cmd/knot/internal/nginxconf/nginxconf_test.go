@@ -158,6 +158,23 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
+// TestProtectedLocations: a site is left out if a location of it would be open without a directive that no table is made of.
+func TestProtectedLocations(t *testing.T) {
+	for text, want := range map[string]bool{
+		"location / { auth_request off; proxy_pass http://a; }":                                   true,
+		"location / { auth_request /auth; proxy_pass http://a; }":                                 false,
+		"location / { proxy_pass http://a; location /in/ { auth_request /auth; } }":               false,
+		"location / { proxy_pass http://a; limit_except GET { deny all; } }":                      false,
+		"location / { proxy_pass http://a; } location /s/ { secure_link $arg_md5; root /srv/s; }": false,
+	} {
+		conf := testenv.Need(Parse("f", []byte("server { "+text+" }")))(t)
+		out, left := Translate(conf)
+		testenv.Equal(t, strings.Contains(string(out), "[[site]]"), want, "a site of %s", text)
+		told := slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, "the site is left out") })
+		testenv.Equal(t, told, !want, "told that there is no site of %s", text)
+	}
+}
+
 // FuzzTranslate: whatever a configuration says, what is made of it is TOML.
 func FuzzTranslate(f *testing.F) {
 	for _, file := range testenv.Need(filepath.Glob("testdata/*.conf"))(f) {

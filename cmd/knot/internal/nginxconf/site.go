@@ -14,10 +14,13 @@ type tables struct {
 
 // site makes the tables of a server.
 func (t *translation) site(s *server) {
-	for _, name := range []string{"auth_request", "auth_jwt", "ssl_verify_client"} {
+	for _, name := range untranslated {
 		if d := s.one(nil, name); d != nil && d.arg(0) != "off" {
-			s.unsafe(d, "Knot has other tables for it")
+			s.unsafe(d, "Knot has other tables for it, or none")
 		}
+	}
+	if d := protects(s.block, untranslated); d != nil { // of a location
+		s.unsafe(d, "Knot has other tables for it, or none")
 	}
 	st := table{name: "[[site]]"}
 	if len(t.serving) > 1 {
