@@ -57,9 +57,7 @@ func (e *addressError) Unwrap() error { return e.err }
 // socket, if not nil, listens on it already: then the process that it comes from answers until start is
 // called. stats is what the page shows of the caches; more adds pages.
 func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() knot.FilesStats, more ...func(*http.ServeMux)) (*adminServer, error) {
-	if strings.HasPrefix(addr, ":") {
-		addr = "127.0.0.1" + addr
-	}
+	addr = fullAdmin(addr)
 	listen := func() (net.Listener, error) { return net.Listen("tcp", addr) }
 	if socket != nil {
 		defer socket.Close()
@@ -97,6 +95,14 @@ func listenAdmin(addr string, socket *os.File, log *slog.Logger, stats func() kn
 		a.start()
 	}
 	return a, nil
+}
+
+// fullAdmin is an admin address with its host.
+func fullAdmin(addr string) string {
+	if strings.HasPrefix(addr, ":") {
+		return "127.0.0.1" + addr
+	}
+	return addr
 }
 
 // start starts serving unless that has been done. a may be nil, as for stop.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -52,6 +53,11 @@ func TestEverythingIsReloaded(t *testing.T) {
 	}
 	resp := ask("/first", 100)
 	testenv.Equal(t, fmt.Sprint(resp.StatusCode, resp.Header.Get("Server")), "405before", "at first")
+
+	_, port, _ := net.SplitHostPort(admin)
+	p.reads(file, strings.Replace(before, admin, "0.0.0.0:"+port, 1)+sites, "can't be used", "Knot itself listens there as "+admin)
+	testenv.True(t, !strings.Contains(p.stderr.String(), "Another program"), "another program is blamed: %s", p.stderr.String())
+	p.reads(file, strings.Replace(before, admin, ":"+port, 1)+sites, "was read again")
 
 	// Something of everything changes, and one thing is wrong.
 	after := fmt.Sprintf("log = %q\nlog-format = 'json'\nadmin = %q\nserver-name = 'after'\nmax-body = '50B'\nmax-conns = 77\nmax-head = 4096\ntrust = ['127.0.0.0/8']\nh2c = true\ngrace = '1h'\nleast-rate = '1KB'\nidle-timeout = '1h'\n", logB, adminB)
