@@ -179,8 +179,7 @@ func (a *agent) metrics(ctx context.Context) ([]metrics.Family, error) {
 	case <-ctx.Done():
 		return nil, errors.New("the programs are being asked for another scrape, which takes long")
 	}
-	if a.latest == nil || !a.sur.clock.Now().Before(a.next) {
-		a.ask(ctx)
+	if (a.latest == nil || !a.sur.clock.Now().Before(a.next)) && a.ask(ctx) {
 		a.next = a.sur.clock.Now().Add(sumEvery)
 	}
 	return a.latest, nil
@@ -196,9 +195,10 @@ func scrapeContext(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(r.Context(), time.Duration(0.9*seconds*float64(time.Second)), errors.New("no answer in the time of the scrape"))
 }
 
-// ask takes the graphs of all programs and makes metrics of them. A program that is being traced for a profile keeps its
+// ask takes the graphs of all programs and makes metrics of them, and reports whether it did: a scrape whose client leaves
+// meanwhile says nothing about the programs that have not answered yet. A program that is being traced for a profile keeps its
 // earlier metrics.
-func (a *agent) ask(ctx context.Context) {
+func (a *agent) ask(ctx context.Context) bool {
 	all := a.refresh()
 	var free []*member
 	for _, m := range all {
@@ -206,11 +206,17 @@ func (a *agent) ask(ctx context.Context) {
 			free = append(free, m)
 		}
 	}
-	askAll(ctx, a.set, a.sur, free, func(*member) {}) // a program that has not answered in time has an error
+	err := askAll(ctx, a.set, a.sur, free, func(*member) {}) // a program that has not answered in time has an error
+	left := errors.Is(err, context.Canceled) && slices.ContainsFunc(free, func(m *member) bool { return m.err != nil })
 	for _, m := range free {
-		a.note(m, m.snap, m.err)
+		if m.err == nil || !left {
+			a.note(m, m.snap, m.err)
+		}
 		m.snap = nil
 		m.asked.Unlock()
+	}
+	if left {
+		return false
 	}
 	reportChanges(free, a.sur.say)
 	var targets []metrics.Target
@@ -222,6 +228,7 @@ func (a *agent) ask(ctx context.Context) {
 	}
 	a.mu.Unlock()
 	a.latest = metrics.Of(targets)
+	return true
 }
 
 // refresh reads the lists of targets again if that is due, and returns the programs.

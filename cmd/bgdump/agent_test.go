@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,6 +165,42 @@ func TestAgentWithASilentProgram(t *testing.T) {
 		}()
 	}
 	testenv.True(t, <-full, "one scrape more than there may be is not refused")
+}
+
+// A client that leaves while the programs are asked does not make them look as if they were away: the next scrape asks them anew.
+func TestScrapeThatIsGivenUp(t *testing.T) {
+	clk := newFakeClock()
+	pods := podFleet(t, func(i int) *bgraph.Snapshot { return podGraph(t, i, clk.Now()) })
+	var slow atomic.Bool
+	slow.Store(true)
+	asked := make(chan bool, 1)
+	pod := serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slow.Load() {
+			asked <- true
+			<-r.Context().Done()
+			return
+		}
+		pods.ServeHTTP(w, r)
+	})) + "/0/debug/bgraph/"
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var log testenv.Buffer
+	set := testenv.Need(parse([]string{"-serve", ":0", pod}, io.Discard))(t)
+	a := testenv.Need(newAgent(ctx, set, &surroundings{clock: clk, stderr: &log}))(t)
+	metrics := func(ctx context.Context) string {
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil).WithContext(ctx))
+		return w.Body.String()
+	}
+	client, leave := context.WithCancel(ctx)
+	ended := make(chan string)
+	go func() { ended <- metrics(client) }()
+	<-asked
+	leave()
+	<-ended
+	slow.Store(false)
+	testenv.Contains(t, metrics(ctx), fmt.Sprintf("bgraph_up{source=%q} 1\n", pod), "the next scrape")
+	testenv.Equal(t, log.String(), "", "what is said")
 }
 
 func TestAgentNeedsPrograms(t *testing.T) {
