@@ -189,8 +189,9 @@ func setSeconds(to *time.Duration) func(string) error {
 // setSize sets a number of bytes, in units of 1024.
 func setSize(to *int64) func(string) error {
 	return func(text string) error {
-		digits := strings.TrimRight(strings.ToUpper(text), "KMGTB")
-		shift, ok := map[string]int{"": 0, "B": 0, "KB": 10, "MB": 20, "GB": 30, "TB": 40, "K": 10, "M": 20, "G": 30, "T": 40}[strings.ToUpper(text[len(digits):])]
+		text = strings.ToUpper(text) // which may be longer
+		digits := strings.TrimRight(text, "KMGTB")
+		shift, ok := map[string]int{"": 0, "B": 0, "KB": 10, "MB": 20, "GB": 30, "TB": 40, "K": 10, "M": 20, "G": 30, "T": 40}[text[len(digits):]]
 		n, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil || !ok || n < 0 || n > math.MaxInt64>>shift {
 			return errors.New("want a number of bytes, like 500MB or 2GB")

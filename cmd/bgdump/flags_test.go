@@ -90,6 +90,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"-seconds 3 x y":                     "-seconds takes one source",
 		"-record d -keep-age -1h x":          "-keep-age -1h0m0s",
 		"-record d -keep-size 2XB x":         "want a number of bytes, like 500MB",
+		"-record d -keep-size 2ɐ x":          "want a number of bytes, like 500MB",
 		"-keep-size 2GB x":                   "-keep-size has no meaning",
 		"-record d testdata/shop.bgraph x":   "-record needs a running program",
 		"x x":                                "both sources are the same",
