@@ -275,10 +275,10 @@ func (r *ResponseBody) Next(b []byte, trailer func(name, value []byte)) (piece [
 		if r.Phase == BodyTrailer {
 			most = maxResponseHead - r.Trailer
 		}
-		if end < 0 && len(rest) <= most {
+		switch {
+		case end < 0 && len(rest) <= most:
 			return nil, used, nil
-		}
-		if end > most {
+		case end < 0, end > most:
 			return nil, used, BadChunk
 		}
 		line, crlf := bytes.CutSuffix(rest[:end], []byte("\r"))

@@ -76,6 +76,8 @@ func TestResponseHeads(t *testing.T) {
 		{ok + "Transfer-Encoding: chunked\r\n\r\n3 3\r\nabc\r\n0\r\n\r\n", "GET", "malformed chunk"},
 		{ok + "Transfer-Encoding: chunked\r\n\r\n3\nabc\n0\nA: b\n\nnext", "GET", `200 "abc" keeps A: b` + "\n"},
 		{ok + "Transfer-Encoding: chunked\r\n\r\n3;a\nabc\n0\n\n", "GET", "malformed chunk"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n3;" + strings.Repeat("a", MaxChunkLine), "GET", "malformed chunk"},
+		{ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nA: " + strings.Repeat("b", maxResponseHead), "GET", "malformed chunk"},
 		{ok + "Transfer-Encoding: gzip, chunked\r\n\r\n", "GET", "unknown transfer coding"},
 		{ok + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", "GET", "both"},
 		{ok + "Content-Length: 3\r\nA: b\r\nContent-Length: 03\r\n\r\nabcd", "GET", `200 "abc" keeps`},
