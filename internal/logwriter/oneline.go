@@ -38,8 +38,8 @@ func OneLine(text string) string {
 		isFrame := i+1 < len(lines) && strings.HasPrefix(lines[i+1], "\t")
 		if isFrame {
 			place, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " +0x")
-			if strings.HasSuffix(line, ")") {
-				line = line[:strings.LastIndexByte(line, '(')]
+			if arguments := strings.LastIndexByte(line, '('); arguments >= 0 && strings.HasSuffix(line, ")") {
+				line = line[:arguments]
 			}
 			line += " " + place
 			i++

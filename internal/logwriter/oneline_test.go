@@ -29,6 +29,7 @@ func TestOneLine(t *testing.T) {
 			"goroutine 7 [running]: main.(*T).f /src/a.go:3 < main.g /src/b.go:4 < created by main.main in goroutine 1 /src/c.go:5"},
 		{"two stacks", "goroutine 7 [running]:\nmain.f()\n\t/src/a.go:3 +0x1d\n\ngoroutine 8 [syscall]:\nmain.g()\n\t/src/b.go:4 +0x1\n",
 			"goroutine 7 [running]: main.f /src/a.go:3; goroutine 8 [syscall]: main.g /src/b.go:4"},
+		{"text that looks like a frame", "unexpected )\n\tat line 3", "unexpected ) at line 3"},
 		{"remark between frames", "main.f()\n\t/src/a.go:3 +0x1d\nit was linked by:\nmain.g()\n\t/src/b.go:4\n", "main.f /src/a.go:3; it was linked by: main.g /src/b.go:4"},
 	} {
 		t.Run(c.name, func(t *testing.T) { testenv.Equal(t, OneLine(c.text), c.want, "the line") })
