@@ -107,6 +107,19 @@ func TestMirrorShare(t *testing.T) {
 	testenv.AtMost(t, s.Mirrored, 11, "copies")
 }
 
+// TestMirrorZones: the zones are those of the backends, and not of the backends of copies.
+func TestMirrorZones(t *testing.T) {
+	for _, copies := range [][]string{{"http://127.0.0.1:3"}, {"http://127.0.0.1:3", "http://127.0.0.1:4"}} {
+		c := to("http://127.0.0.1:1", "http://127.0.0.1:2")
+		c.Zone, c.Zones, c.Mirror = "a", []string{"a", "b"}, &Mirror{Backends: copies}
+		p := testenv.Need(New(c))(t)
+		for _, b := range p.mirror.to.all() {
+			testenv.Equal(t, b.zone, "", "zone of %s", b.name)
+		}
+		p.Close()
+	}
+}
+
 // TestMirrorIsDead: a backend of copies that can't be reached, or is late, gets none for a while, though it is the only one.
 func TestMirrorIsDead(t *testing.T) {
 	release := make(chan bool)
