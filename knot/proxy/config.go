@@ -208,7 +208,8 @@ func setDefault[T int | time.Duration](v *T, standard T) {
 func New(c Config) (*Proxy, error) { return newProxy(c, false) }
 
 // newProxy is New, for copies that a Mirror makes too.
-func newProxy(c Config, copies bool) (*Proxy, error) {
+func newProxy(given Config, copies bool) (*Proxy, error) {
+	c := given
 	c.setDefaults(copies)
 	var errs []error
 	if !copies { // it has been told already
@@ -228,7 +229,7 @@ func newProxy(c Config, copies bool) (*Proxy, error) {
 	p.byReports = c.Balance == "prequal" && c.FastCGI == nil
 	errs = append(errs, c.zoneFaults()...)
 	errs = append(errs, p.addGroup(&p.stable, "", c.Backends, c.Weights, c.Discover != nil)...)
-	errs = append(errs, p.addBalance()...)
+	errs = append(errs, p.addBalance(given)...)
 	errs = append(errs, assignBits(p.all(), nil))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

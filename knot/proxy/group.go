@@ -115,8 +115,9 @@ func (p *Proxy) setTokens(all []*backend) {
 	p.byToken.Store(&tokens)
 }
 
-// addBalance checks the fields about the choice of backends, but for Backends and Weights, and prepares p for them.
-func (p *Proxy) addBalance() (errs []error) {
+// addBalance checks the fields about the choice of backends, but for Backends and Weights, and prepares p for them. given is the
+// Config without the defaults: a Mirror fills in its own, as a setting that is off would get its default if that was done twice.
+func (p *Proxy) addBalance(given Config) (errs []error) {
 	var err error
 	if p.key, err = parseBalance(p.Balance); err != nil {
 		errs = append(errs, &FieldError{"Balance", err})
@@ -147,7 +148,7 @@ func (p *Proxy) addBalance() (errs []error) {
 	}
 	if p.Mirror != nil {
 		var of []error
-		p.mirror, of = newMirror(p.Config)
+		p.mirror, of = newMirror(given)
 		errs = append(errs, of...)
 	}
 	p.hasAffinity = p.Sticky != nil || p.Canary != nil || p.key != key{}

@@ -120,6 +120,20 @@ func TestMirrorZones(t *testing.T) {
 	}
 }
 
+// TestMirrorSettings: what is off for requests is off for their copies.
+func TestMirrorSettings(t *testing.T) {
+	c := to("http://127.0.0.1:1")
+	c.ConnectTimeout, c.ResponseTimeout, c.IdleTimeout, c.KeepTimeout, c.FailTime = -1, -1, -1, -1, -1
+	c.KeepConns, c.MaxConns, c.MaxFails = -1, -1, -1
+	c.Mirror = &Mirror{Backends: []string{"http://127.0.0.1:2"}}
+	p := testenv.Need(New(c))(t)
+	defer p.Close()
+	of := p.mirror.to
+	testenv.EqualSlices(t, []time.Duration{of.ConnectTimeout, of.ResponseTimeout, of.IdleTimeout, of.KeepTimeout, of.FailTime}, make([]time.Duration, 5), "times of copies")
+	testenv.EqualSlices(t, []int{of.KeepConns, of.MaxConns, of.MaxFails}, make([]int, 3), "numbers of copies")
+	testenv.True(t, of.all()[0].http2.DisableKeepAlives, "connections of copies are kept")
+}
+
 // TestMirrorIsDead: a backend of copies that can't be reached, or is late, gets none for a while, though it is the only one.
 func TestMirrorIsDead(t *testing.T) {
 	release := make(chan bool)
