@@ -132,7 +132,8 @@ type Config struct {
 	// each is out, by failures.
 	PanicThreshold float64
 	// Zone is where this server is, and Zones where each of Backends is. Backends of the own zone are preferred as long as the
-	// part of them that PanicThreshold requires is healthy, and at least one. "" and nil: there are no zones.
+	// part of them that PanicThreshold requires is healthy, and at least one. A backend that only Discover has named is in no
+	// zone. "" and nil: there are no zones.
 	Zone  string
 	Zones []string
 	// Check, if not nil, asks each backend now and then.

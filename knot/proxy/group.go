@@ -84,8 +84,8 @@ func (p *Proxy) listOf(g *group, field string, backends []string, weights []int)
 			wrong("Weights", fmt.Errorf("%d is not from 0 to %d", weight, MaxWeight))
 		}
 		sum += weight
-		if g == &p.stable && i < len(p.Zones) {
-			b.zone = p.Zones[i]
+		if at := slices.Index(p.Backends, text); g == &p.stable && at >= 0 && at < len(p.Zones) {
+			b.zone = p.Zones[at]
 		}
 		b.group, b.seed = g, balance.Hash([]byte(b.network+" "+b.address))
 		if was := slices.IndexFunc(g.backends(), named); was >= 0 && (g.backends()[was].tls == nil) == (b.tls == nil) {

@@ -220,3 +220,22 @@ func TestOwnZone(t *testing.T) {
 		testenv.True(t, errors.As(err, &field), "%+v: %v", wrong, err)
 	}
 }
+
+// TestZonesOfDiscovered: a backend is in the zone that Zones has for it, wherever it stands in the list of Discover, and another
+// backend in none.
+func TestZonesOfDiscovered(t *testing.T) {
+	one, two, other := "http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"
+	p := testenv.Need(New(Config{Backends: []string{one, two}, Zone: "a", Zones: []string{"a", "b"}}))(t)
+	defer p.Close()
+	for _, step := range []struct {
+		list []string
+		want string
+	}{{[]string{other, two}, ":3= :2=b "}, {[]string{two, one}, ":2=b :1=a "}, {[]string{one, other, two}, ":1=a :3= :2=b "}} {
+		testenv.Must(t, p.setBackends(&p.stable, "", step.list, nil))
+		got := ""
+		for _, b := range p.stable.backends() {
+			got += strings.TrimPrefix(b.name, "127.0.0.1") + "=" + b.zone + " "
+		}
+		testenv.Equal(t, got, step.want, "zones of %v", step.list)
+	}
+}
