@@ -58,6 +58,9 @@ type records struct {
 	stderr    []byte
 }
 
+// begun reports whether a record has come.
+func (r *records) begun() bool { return r.kind != 0 }
+
 func newFastCGI(f FastCGI) (wire, error) {
 	f.Index, f.Split = cmp.Or(f.Index, "index.php"), cmp.Or(f.Split, ".php")
 	if f.Root == "" || f.Root[0] != '/' {

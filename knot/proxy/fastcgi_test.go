@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,6 +113,29 @@ func TestFastCGIHeadFirst(t *testing.T) {
 			t.Errorf("%s: %s, with %d requests under way; want 1", method, resp.Status, under)
 		}
 		testenv.Until(t, "the end", func() bool { return f.stats().Outstanding == 0 })
+	}
+}
+
+// TestFastCGIBreaksOff: a request whose program ends after it has said something is not sent to another one.
+func TestFastCGIBreaksOff(t *testing.T) {
+	for name, said := range map[string][]byte{"a complaint": appendRecord(nil, fcgiStderr, []byte("x")), "half a head": appendRecord(nil, fcgiStdout, []byte("Status: 2"))} {
+		var asked atomic.Int64
+		breaksOff := func(c net.Conn) {
+			var all []byte
+			for part := make([]byte, 4<<10); !bytes.Contains(all, appendRecord(nil, fcgiStdin, nil)); {
+				n, err := c.Read(part)
+				if err != nil {
+					return
+				}
+				all = append(all, part[:n]...)
+			}
+			asked.Add(1)
+			c.Write(said)
+		}
+		f := serve(t, Config{Backends: []string{testenv.Serve(t, breaksOff), testenv.Serve(t, breaksOff)}, FastCGI: nowhere}, 1)
+		status, _ := f.ask(aRequest)
+		testenv.Equal(t, status, "502", "status after %s", name)
+		testenv.Equal(t, asked.Load(), 1, "programs that were asked, the first with %s", name)
 	}
 }
 

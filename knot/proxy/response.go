@@ -27,7 +27,7 @@ func (e *exchange) receiveHead() error {
 			return e.malformed(err)
 		case !whole:
 			if err := e.fill(e.sentAt, e.p.ResponseTimeout); err != nil {
-				return e.broken(err, false, interim == 0 && e.w == 0)
+				return e.broken(err, false, interim == 0 && e.w == 0 && !e.rec.begun())
 			}
 			continue
 		case e.res.Status == 101:
