@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -61,6 +63,9 @@ type backend struct {
 	counts counts
 }
 
+// noLimit is longer than any request waits for a descriptor.
+const noLimit = time.Duration(math.MaxInt64 / 4)
+
 func (p *Proxy) newBackend(text string) (*backend, error) {
 	network, addr, secure, err := address(text, p.FastCGI != nil)
 	if err != nil {
@@ -87,7 +92,7 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 			b.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 		}
 	}
-	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: p.KeepConns, IdleTimeout: p.KeepTimeout, WaitTimeout: p.QueueTimeout, Dial: b.dial}
+	b.pool = netpoll.Pool{MaxConns: p.MaxConns, MaxIdle: p.KeepConns, IdleTimeout: p.KeepTimeout, WaitTimeout: cmp.Or(p.QueueTimeout, noLimit), Dial: b.dial}
 	if p.MaxConns > 0 {
 		b.slots = task.NewSemaphore(int64(p.MaxConns))
 	}

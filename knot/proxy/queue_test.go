@@ -50,6 +50,22 @@ func TestTotalTimeInTheQueue(t *testing.T) {
 	b.leave(nil, false)
 }
 
+// TestWaitsForADescriptor: without a limit for the queue a request waits until there is a descriptor for its connection.
+func TestWaitsForADescriptor(t *testing.T) {
+	var dials atomic.Int64
+	c := to(behind(t, noAnswer))
+	c.QueueTimeout = -1
+	c.Dial = func(network, address string, _ time.Duration) (net.Conn, error) {
+		if dials.Add(1) == 1 {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("socket", syscall.EMFILE)}
+		}
+		return net.Dial(network, address)
+	}
+	status, _ := serve(t, c, 1).ask(aRequest)
+	testenv.Equal(t, status, "200", "status")
+	testenv.Equal(t, dials.Load(), 2, "tries to connect")
+}
+
 // asked is called when a connection that has rested is looked at, and then that is stale.
 type asked func()
 
