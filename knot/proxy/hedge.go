@@ -97,9 +97,12 @@ func (e *exchange) startHedge() *hedge {
 // race waits for the first answer, that of e.u or of h.
 func (e *exchange) race(h *hedge) error {
 	err := e.fill(e.sentAt, e.p.ResponseTimeout)
+	var own error // of the first backend, and not of an answer of h
 	if err != nil && err != errHedgeAnswered && !e.late() {
 		h.waits.mu.Lock()
-		h.first = nil
+		if h.first = nil; !h.answered {
+			own = err
+		}
 		h.waits.mu.Unlock()
 		if e.waits.attach(h) == nil {
 			h.done.Wait()
@@ -111,6 +114,9 @@ func (e *exchange) race(h *hedge) error {
 	case err == nil:
 		h.b.leave(h.u, false)
 	default:
+		if own != nil {
+			e.noteMended(own)
+		}
 		e.b.leave(e.u, false)
 		e.b, e.u, e.used, e.sentAt = h.b, h.u, h.u.used, h.sentAt
 		e.in, e.r, e.w = h.in[:cap(h.in)], 0, len(h.in)
@@ -123,6 +129,17 @@ func (e *exchange) race(h *hedge) error {
 		return e.broken(err, false, e.w == 0)
 	}
 	return nil
+}
+
+// noteMended counts a failure of e.b that a hedge has mended, as serve counts those that another try mends.
+func (e *exchange) noteMended(err error) {
+	var f *failure
+	if errors.As(e.broken(err, false, e.w == 0), &f) && f.cause != causeGone {
+		e.b.counts.failures[f.cause].Add(1)
+		if !f.silent || !e.used { // else the backend had closed a connection at rest
+			e.b.failed(0)
+		}
+	}
 }
 
 // SetDeadline ends h; the client has gone.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/netpoll"
 )
 
 // A hedged is a proxy to two backends, which hedges at once. The first request goes to backend 0.
@@ -171,6 +172,42 @@ func TestHedgeClientGone(t *testing.T) {
 	c.Close()
 	testenv.Equal(t, <-h.ended+<-h.ended, 1, "the backends whose requests are ended")
 	testenv.Until(t, "none is under way", func() bool { return h.outstanding() == 0 })
+}
+
+// An endingConn reports that its end was read.
+type endingConn struct {
+	net.Conn
+	ended chan bool
+}
+
+func (c endingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == io.EOF {
+		c.ended <- true
+	}
+	return n, err
+}
+
+// TestHedgeMendsAFailure: a backend that breaks off has failed also if a hedge answers in its place.
+func TestHedgeMendsAFailure(t *testing.T) {
+	ended := make(chan bool, 8)
+	h := hedging(t, Config{MaxFails: -1, Dial: func(network, address string, limit time.Duration) (net.Conn, error) {
+		c, err := netpoll.DialTimeout(network, address, limit)
+		return endingConn{c, ended}, err
+	}})
+	for range 50 { // the other answer may still be sooner, or the backend that has got its request first may be that of the hedge
+		answer := h.start("GET", "")
+		first, second := <-h.asked, <-h.asked
+		h.says[first] <- ""
+		<-ended
+		h.says[second] <- "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecond"
+		testenv.Equal(t, <-answer, "200 second", "the answer")
+		if h.p.Stats()[0].Failures["broken"]+h.p.Stats()[1].Failures["broken"] == 1 {
+			testenv.AtLeast(t, h.p.all()[0].fails.Load()+h.p.all()[1].fails.Load(), 1, "failures in a row")
+			return
+		}
+	}
+	t.Error("no failure has counted")
 }
 
 // TestHedgeFaults: what Hedge can't be.
