@@ -18,10 +18,11 @@ import (
 //	                     ▼                     │
 //	hedge:             run ─▶ sent ─▶ a good answer
 type hedge struct {
-	b        *backend
-	out      []byte    // the request
-	deadline time.Time // for all of it; zero: no limit
-	done     task.WaitGroup
+	b                *backend
+	out              []byte    // the request
+	deadline         time.Time // for all of it; zero: no limit
+	isClientDeadline bool      // deadline is when the client waits no longer
+	done             task.WaitGroup
 
 	waits    interrupter  // its lock guards what both tasks use
 	first    *interrupter // is woken by the answer; nil: it waits for done; guarded by the lock of waits
@@ -88,7 +89,7 @@ func (e *exchange) startHedge() *hedge {
 	e.b, e.out = b, e.out[:0]
 	e.p.wire.request(e, e.content, e.ready)
 	e.b = first
-	h := &hedge{b: b, out: slices.Clone(e.out), deadline: e.deadline, first: e.waits}
+	h := &hedge{b: b, out: slices.Clone(e.out), deadline: e.deadline, isClientDeadline: e.isClientDeadline, first: e.waits}
 	h.done.Add(1)
 	spawn(h.run)
 	return h
@@ -154,7 +155,7 @@ func (h *hedge) run() {
 	u, err := h.b.get(h.deadline)
 	if err != nil {
 		h.b.leave(nil, false)
-		h.b.failed(0)
+		h.failed()
 		return
 	}
 	if h.waits.attach(u) != nil { // nothing was sent
@@ -176,6 +177,13 @@ func (h *hedge) run() {
 		return
 	}
 	if h.b.leave(u, false); h.waits.why == nil && err != nil {
+		h.failed()
+	}
+}
+
+// failed counts a failure of the backend, unless the time of the client was over.
+func (h *hedge) failed() {
+	if !h.isClientDeadline || now().Before(h.deadline) {
 		h.b.failed(0)
 	}
 }

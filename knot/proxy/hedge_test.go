@@ -210,6 +210,23 @@ func TestHedgeMendsAFailure(t *testing.T) {
 	t.Error("no failure has counted")
 }
 
+// TestHedgeOfALateClient: that the client waits no longer is no failure of the backend that has the hedge.
+func TestHedgeOfALateClient(t *testing.T) {
+	for _, isClientDeadline := range []bool{true, false} {
+		p := testenv.Need(New(to(silent(t, ""))))(t)
+		b := p.all()[0]
+		if room, _ := b.enter(); !room || !b.slots.TryAcquire(1) {
+			t.Fatal("there is no room for one")
+		}
+		h := &hedge{b: b, out: []byte(aRequest), deadline: now().Add(-time.Second), isClientDeadline: isClientDeadline}
+		h.done.Add(1)
+		h.run()
+		testenv.Equal(t, b.fails.Load() == 0, isClientDeadline, "that it is no failure, if the deadline is the client's: %v", isClientDeadline)
+		testenv.Equal(t, b.outstanding.Load(), 0, "requests under way")
+		p.Close()
+	}
+}
+
 // TestHedgeFaults: what Hedge can't be.
 func TestHedgeFaults(t *testing.T) {
 	for _, c := range []Config{{Hedge: 2}, {Hedge: -1}, {Hedge: 0.9, HTTP2: true}, {Hedge: 0.9, Sticky: &Sticky{Cookie: "a"}}} {
