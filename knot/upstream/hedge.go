@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -63,8 +64,13 @@ func (t *Transport) hedge(r *http.Request, try int) (resp *http.Response, sent i
 	answers := make(chan answer, 2)
 	first := t.start(r, try, answers)
 	sent = 1
-	// Also if the other answer is taken: without the slowest times the next requests would be hedged sooner and sooner.
-	defer func() { times.Add(time.Since(first.began)) }()
+	// Also if the other answer is taken: without the slowest times the next requests would be hedged sooner and sooner. Failures
+	// that come at once would have the same effect; a deadline that has passed shows that the answer is slow.
+	defer func() {
+		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+			times.Add(time.Since(first.began))
+		}
+	}()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for second, underWay := (*sentCopy)(nil), 1; ; {

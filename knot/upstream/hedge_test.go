@@ -155,6 +155,16 @@ func TestHedgedFailures(t *testing.T) {
 		if _, tries, err := ask(-1, -1, -1, -1); err == nil || tries != 3 {
 			t.Errorf("failures only: %v after %d tries", err, tries)
 		}
+		tr = &Transport{Hedge: 0.9, RetryShare: 1}
+		for range 64 {
+			ask(10 * time.Millisecond)
+		}
+		for range 256 {
+			ask(-1, -1, -1)
+		}
+		if _, tries, err := ask(5*time.Millisecond, 5*time.Millisecond); err != nil || tries != 1 {
+			t.Errorf("after many failures: %v after %d tries", err, tries)
+		}
 	})
 }
 
