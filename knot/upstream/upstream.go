@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -178,6 +179,10 @@ func orElse(name, standard string) string {
 // failed reports whether another try may mend it.
 func failed(resp *http.Response, err error) bool {
 	if err != nil {
+		var of *net.OpError
+		if errors.As(err, &of) && of.Op == "dial" {
+			return true // a connection has a time of its own to be made, whose end is context.DeadlineExceeded to package net
+		}
 		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 	}
 	switch resp.StatusCode {

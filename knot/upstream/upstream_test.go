@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -85,6 +86,43 @@ func TestTries(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// dialsLate is a base whose first connection is not made in time.
+type dialsLate struct {
+	base
+	err error
+}
+
+func (d *dialsLate) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := d.err; err != nil {
+		d.err = nil
+		return nil, err
+	}
+	return d.base.RoundTrip(r)
+}
+
+// TestDialTimeout: a request whose connection was not made in time is sent again, unless its own time is over.
+func TestDialTimeout(t *testing.T) {
+	_, late := net.DialTimeout("tcp", "127.0.0.1:1", time.Nanosecond)
+	if !errors.Is(late, context.DeadlineExceeded) {
+		t.Fatalf("the error of package net is %v", late)
+	}
+	for over, want := range map[bool]int{false: 200, true: 0} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if over {
+			cancel()
+		}
+		r, _ := http.NewRequestWithContext(ctx, "GET", "http://h/", nil)
+		status := 0
+		if resp, err := (&Transport{Base: &dialsLate{base: base{statuses: []int{200}}, err: late}}).RoundTrip(r); err == nil {
+			status = resp.StatusCode
+		}
+		if status != want {
+			t.Errorf("status %d; want %d, as the time of the request is over: %v", status, want, over)
+		}
+		cancel()
 	}
 }
 
