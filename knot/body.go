@@ -356,7 +356,8 @@ func (x *Ctx) drainBody() bool {
 // if the request declares a larger body: hand that error back. Call it before the body is read. It never parks.
 func (x *Ctx) LimitBody(n int64) error {
 	b := &x.body
-	b.most = max(n, 0) + 1
+	n = max(n, 0)
+	b.most = n + 1
 	if !b.Chunked && x.head.Length > n {
 		b.err = (*fault)(h1.BodyTooLarge)
 	}

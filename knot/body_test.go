@@ -41,6 +41,19 @@ func shortOfMemory(t *testing.T) *admit.BodyBudget {
 	return bodies
 }
 
+// TestLimitBodyBelowZero: a limit below 0 is that of a request without a body.
+func TestLimitBodyBelowZero(t *testing.T) {
+	s := &Server{Handler: func(x *Ctx) error {
+		if err := x.LimitBody(-1); err != nil {
+			return err
+		}
+		return x.SendString(200, "", "ok")
+	}}
+	for text, want := range map[string]string{req("GET /"): "HTTP/1.1 200", put("/", "x"): "HTTP/1.1 413"} {
+		testenv.Contains(t, answerTo(s, text), want)
+	}
+}
+
 const uploadSize = 1 << 20
 
 func newUpload() *scriptConn {
