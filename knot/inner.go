@@ -181,6 +181,7 @@ func (i *inner) BodyApart() (ownctx.Body, error) {
 	b := &bodyApart{x: x, y: y}
 	y.w = copy(y.in, rest)
 	y.recount()
+	y.head.Chunked = x.head.Chunked // see maySendMessages
 	x.returnOut()
 	x.r, x.w = x.bodyAt, x.bodyAt
 	y.body, x.body = x.body, body{}

@@ -227,33 +227,44 @@ func TestLeastRateOfBodies(t *testing.T) {
 	}
 }
 
-// A client of gRPC sends messages when it has them, and gets no answer before the last one.
+// A client of gRPC sends messages when it has them, and gets no answer before the last one. A proxy reads them apart.
 func TestLeastRateSparesMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &Server{H2C: true, LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
-			n, err := io.Copy(io.Discard, x.Body())
-			if err != nil {
-				return err
-			}
-			return x.Send(200, "text/plain", fmt.Appendf(nil, "%d bytes", n))
-		}}
-		near, far := net.Pipe()
-		go s.ServeConn(far)
-		transport := testenv.PlainHTTP2(t)
-		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return near, nil }
-		body, messages := io.Pipe()
-		go func() {
-			for range 20 {
-				time.Sleep(20 * time.Second)
-				io.WriteString(messages, "message")
-			}
-			messages.Close()
-		}()
-		resp := testenv.Need((&http.Client{Transport: transport}).Post("http://h/", "application/grpc", body))(t)
-		text := testenv.Need(io.ReadAll(resp.Body))(t)
-		testenv.Equal(t, string(text), "140 bytes", "answer")
-		transport.CloseIdleConnections()
-		near.Close()
-		s.Close()
-	})
+	for name, bodyOf := range map[string]func(x *Ctx) (io.Reader, error){
+		"Body":      func(x *Ctx) (io.Reader, error) { return x.Body(), nil },
+		"BodyApart": func(x *Ctx) (io.Reader, error) { return (*inner)(x).BodyApart() },
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { sparesMessages(t, bodyOf) }) })
+	}
+}
+
+func sparesMessages(t *testing.T, bodyOf func(x *Ctx) (io.Reader, error)) {
+	s := &Server{H2C: true, LeastRate: DefaultLeastRate, Handler: func(x *Ctx) error {
+		body, err := bodyOf(x)
+		if err != nil {
+			return err
+		}
+		n, err := io.Copy(io.Discard, body)
+		if err != nil {
+			return err
+		}
+		return x.Send(200, "text/plain", fmt.Appendf(nil, "%d bytes", n))
+	}}
+	near, far := net.Pipe()
+	go s.ServeConn(far)
+	transport := testenv.PlainHTTP2(t)
+	transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return near, nil }
+	body, messages := io.Pipe()
+	go func() {
+		for range 20 {
+			time.Sleep(20 * time.Second)
+			io.WriteString(messages, "message")
+		}
+		messages.Close()
+	}()
+	resp := testenv.Need((&http.Client{Transport: transport}).Post("http://h/", "application/grpc", body))(t)
+	text := testenv.Need(io.ReadAll(resp.Body))(t)
+	testenv.Equal(t, string(text), "140 bytes", "answer")
+	transport.CloseIdleConnections()
+	near.Close()
+	s.Close()
 }
