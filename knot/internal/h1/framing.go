@@ -136,12 +136,15 @@ func AppendChunkHead(out []byte, size int) []byte {
 // ExtendChunk appends p to the chunk with so many bytes of data that out ends with, within the capacity of out. It reports
 // whether it did.
 func ExtendChunk(out []byte, chunk int, p []byte) ([]byte, bool) {
-	if chunk == 0 || len(out)+len(p)+1 > cap(out) {
+	if chunk == 0 {
 		return out, false
 	}
 	var digits, before [16]byte
 	size := strconv.AppendInt(digits[:0], int64(chunk+len(p)), 16)
 	old := len(strconv.AppendInt(before[:0], int64(chunk), 16))
+	if len(out)+len(p)+len(size)-old > cap(out) {
+		return out, false
+	}
 	body := len(out) - chunk - 2
 	out = append(out[:len(out)-2], p...)
 	if at := body - 2 - old; len(size) == old {

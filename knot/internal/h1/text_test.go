@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -51,5 +52,21 @@ func TestKindOfRequest(t *testing.T) {
 		r, d := of(c.method, c.path)
 		testenv.Equal(t, r == route, c.route, "%s %s: the same route", c.method, c.path)
 		testenv.Equal(t, d == detail, c.whole, "%s %s: the same detail", c.method, c.path)
+	}
+}
+
+// A chunk is extended within the capacity of its buffer or not at all, however many digits its size gets.
+func TestChunksAreExtendedInPlace(t *testing.T) {
+	for _, more := range []int{1, 14, 15, 254, 255, 4095, 4096} {
+		for room := range 8 {
+			out := append(make([]byte, 0, len("1\r\na\r\n")+more+room), "1\r\na\r\n"...)
+			p := bytes.Repeat([]byte("b"), more)
+			whole := append(append(append(AppendChunkHead(nil, 1+more), 'a'), p...), "\r\n"...)
+			got, ok := ExtendChunk(out, 1, p)
+			testenv.Equal(t, ok, len(whole) <= cap(out), "%d more bytes with room for %d: it is extended", more, room)
+			if testenv.Equal(t, cap(got), cap(out), "%d more bytes with room for %d: the capacity", more, room); ok {
+				testenv.Equal(t, string(got), string(whole), "%d more bytes with room for %d", more, room)
+			}
+		}
 	}
 }
