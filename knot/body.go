@@ -285,7 +285,7 @@ func (x *Ctx) chunkLine(most int) ([]byte, error) {
 			if x.in[i] != '\n' {
 				continue
 			}
-			if i == x.r || x.in[i-1] != '\r' {
+			if i == x.r || x.in[i-1] != '\r' || i-1-x.r > most {
 				return nil, (*fault)(h1.BadChunk)
 			}
 			line := x.in[x.r : i-1]

@@ -227,6 +227,25 @@ func TestFramingHasALimit(t *testing.T) {
 	}
 }
 
+// A line of framing is bounded by itself, and a trailer as a whole, also if each line comes in a read of its own.
+func TestLinesOfFramingHaveALimit(t *testing.T) {
+	line := "A: " + strings.Repeat("b", 1000) + "\r\n"
+	for _, test := range []struct{ name, first, rest, status string }{
+		{"a trailer within the limit", "0\r\n", line + "\r\n", "200"},
+		{"a trailer without end", "0\r\n", strings.Repeat(line, 100) + "\r\n", "400"},
+		{"a long extension", "1;" + strings.Repeat("a", 1100) + "\r\n", "a\r\n0\r\n\r\n", "400"},
+	} {
+		nc := newScriptConn(chunkedHead+test.first, test.rest, len(line))
+		serveScript(&Server{Handler: func(x *Ctx) error {
+			if _, err := io.Copy(io.Discard, x.Body()); err != nil {
+				return err
+			}
+			return x.SendString(200, "", "")
+		}}, nc)
+		testenv.Equal(t, statusOf(string(nc.output)), test.status, test.name)
+	}
+}
+
 // endlessConn goes on with chunks when its script has ended.
 type endlessConn struct {
 	scriptConn
