@@ -204,3 +204,35 @@ func TestSlowResponsesLeave(t *testing.T) {
 		})
 	}
 }
+
+// What a handler says of its body after it has written some of it counts: the response is right by that, or it is an error,
+// and the bytes behind it are never those of a body that should not be there.
+func TestBodiesThatDoNotFitTheHead(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		say    func(x *Ctx)
+		flush  bool
+		status string
+	}{
+		{"the length", func(x *Ctx) { x.SetContentLength(3) }, false, "200 abc"},
+		{"the length, flushed", func(x *Ctx) { x.SetContentLength(3) }, true, "200 abc"},
+		{"less", func(x *Ctx) { x.SetContentLength(2) }, false, "500"},
+		{"less, flushed", func(x *Ctx) { x.SetContentLength(2) }, true, "500"},
+		{"nothing, flushed", func(x *Ctx) { x.SetContentLength(0) }, true, "500"},
+		{"more", func(x *Ctx) { x.SetContentLength(4) }, false, "500"},
+		{"a status without body", func(x *Ctx) { x.SetStatus(204) }, false, "500"},
+		{"a status without body, flushed", func(x *Ctx) { x.SetStatus(304) }, true, "500"},
+	} {
+		got := answerTo(&Server{ErrorLog: quietLog(), Handler: func(x *Ctx) error {
+			x.WriteString("abc")
+			test.say(x)
+			if test.flush {
+				x.Flush()
+			}
+			return nil
+		}}, req("GET /"))
+		if testenv.Equal(t, statusOf(got), test.status[:3], test.name); test.status == "200 abc" {
+			testenv.Equal(t, statusAndBody(got), test.status, test.name)
+		}
+	}
+}

@@ -299,9 +299,14 @@ func (x *Ctx) startStream() error {
 		}
 		return x.encodeHeld()
 	case h1.Bodyless(r.status):
+		if len(r.held) > 0 {
+			return ErrNoBody
+		}
 		r.phase = respDone
 	case x.opensTunnel():
 		r.phase = respUntilClose
+	case r.length >= 0 && r.length < int64(len(r.held)):
+		return ErrTooLong
 	case r.length >= 0:
 		r.phase = respFixed
 	case x.head.Minor > 0:
@@ -443,8 +448,11 @@ func (x *Ctx) complete() error {
 			x.commit(-1)
 			break
 		}
-		if r.length > 0 {
+		switch {
+		case r.length > int64(len(r.held)):
 			return ErrTooShort
+		case r.length >= 0 && r.length < int64(len(r.held)):
+			return ErrTooLong
 		}
 		x.commit(int64(len(r.held)))
 		r.phase = respDone
