@@ -212,7 +212,8 @@ func (c *collector) addNode(loop int, sh *Shard, from *node) {
 	}
 }
 
-// changed are what an edge that was taken count times has changed about resources, with the steps that did not.
+// changed are what an edge that was taken count times has changed about resources, with the steps that did not. The loop
+// may have gone on since count was read, so a change may be of a later step.
 func (e *edge) changed(count uint64) iter.Seq2[int, changeStats] {
 	return func(yield func(int, changeStats) bool) {
 		for b := range e.changes {
@@ -223,7 +224,7 @@ func (e *edge) changed(count uint64) iter.Seq2[int, changeStats] {
 			var block changeBlock
 			read(&block, p)
 			for i, c := range block {
-				if c.at == 0 || c.at > count {
+				if c.at == 0 || count == 0 {
 					continue
 				}
 				c.recent.fade(c.at, count)

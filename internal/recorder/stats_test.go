@@ -38,6 +38,18 @@ func TestEstimateWeighsTheFirstOnesApart(t *testing.T) {
 	testenv.Equal(t, new(bgraph.Times).Estimate(5), 0, "estimate of nothing")
 }
 
+// A loop that takes an edge while it is being read still has changed by it what it had before.
+func TestChangesOfAnEdgeThatIsTakenMeanwhile(t *testing.T) {
+	var e edge
+	e.changes[0].Store(&changeBlock{2: {sum: 500, at: 101, recent: momentsStats{mean: 5}}})
+	var found []changeStats
+	for resource, c := range e.changed(100) {
+		testenv.Equal(t, resource, 2, "resource")
+		found = append(found, c)
+	}
+	testenv.EqualSlices(t, found, []changeStats{{sum: 500, at: 101, recent: momentsStats{mean: 5}}}, "changes")
+}
+
 // Where steps are tiny fewer waits are timed, and each counts for more: all together as many as one in Sampling.
 func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
 	const waits = 400_000
