@@ -253,13 +253,16 @@ func (c *collector) addEdge(sh *Shard, from *edge) uint64 {
 	c.node(from.from)
 	c.node(to)
 	c.overflowed = c.overflowed || to == nodeOverflow
+	var recent [admit.MaxResources]momentsStats
 	for resource, ch := range from.changed(steps) {
 		if e.Changes == nil {
 			e.Changes = make([]bgraph.Change, admit.MaxResources)
 		}
-		to := &e.Changes[resource]
-		addMoments(&to.Recent, ch.recent, float64(e.Count), float64(steps))
-		to.Sum += ch.sum
+		recent[resource] = ch.recent
+		e.Changes[resource].Sum += ch.sum
+	}
+	for i := range e.Changes { // a loop that has not changed a resource adds zeros
+		addMoments(&e.Changes[i].Recent, recent[i], float64(e.Count), float64(steps))
 	}
 	addMoments(&e.Recent, st.recent, float64(e.CPU.Count), float64(st.cpu.count))
 	addMoments(&e.Heap.Recent, st.heap, float64(e.Heap.Steps), float64(st.heapN))

@@ -50,6 +50,25 @@ func TestChangesOfAnEdgeThatIsTakenMeanwhile(t *testing.T) {
 	testenv.EqualSlices(t, found, []changeStats{{sum: 500, at: 101, recent: momentsStats{mean: 5}}}, "changes")
 }
 
+// What steps changed lately does not depend on the order of the loops, also if only one of them has changed it.
+func TestChangesOfSeveralLoops(t *testing.T) {
+	g := New(Config{})
+	loops := []*Shard{newShard(g, Loop{Index: 0}), newShard(g, Loop{Index: 1})}
+	for _, changing := range []int{0, 1} {
+		c := collector{g: g, places: g.places, nodes: map[NodeID]*bgraph.Node{}, edges: map[[2]NodeID]*bgraph.Edge{}}
+		for i, sh := range loops {
+			e := &edge{count: 10, from: NodeStart, to: sh.at[NodeEnd]}
+			if i == changing {
+				e.changes[0].Store(&changeBlock{{sum: 40, at: 10, recent: momentsStats{mean: 4}}})
+			}
+			c.addEdge(sh, e)
+		}
+		got := c.edges[[2]NodeID{NodeStart, NodeEnd}].Changes[0]
+		testenv.Equal(t, got.Sum, 40, "change if loop %d makes it", changing)
+		testenv.Equal(t, got.Recent, bgraph.Moments{Mean: 2, Variance: 4}, "recent change if loop %d makes it", changing)
+	}
+}
+
 // Where steps are tiny fewer waits are timed, and each counts for more: all together as many as one in Sampling.
 func TestTinyStepsAreTimedMoreSeldom(t *testing.T) {
 	const waits = 400_000
