@@ -179,14 +179,18 @@ func (m *member) correctClock(began, ended time.Time) {
 	taken := m.snap.Taken
 	m.repeats = taken.Equal(m.taken)
 	m.taken = taken
+	fits := func(t time.Time) bool {
+		return !t.Before(began.Add(-leastSkew)) && !t.After(ended.Add(leastSkew))
+	}
 	switch {
 	case m.repeats: // its age says nothing about the clock
+	case fits(taken.Add(-m.skew)): // another estimate would make another run of the program, see bgraph.SameRun
+	case fits(taken):
+		m.skew = 0
 	case taken.Before(began.Add(-leastSkew)):
 		m.skew = taken.Sub(began)
-	case taken.After(ended.Add(leastSkew)):
-		m.skew = taken.Sub(ended)
 	default:
-		m.skew = 0
+		m.skew = taken.Sub(ended)
 	}
 	m.snap.Taken = m.snap.Taken.Add(-m.skew)
 	m.snap.Program.Started = m.snap.Program.Started.Add(-m.skew)

@@ -55,6 +55,30 @@ func writeFile(t *testing.T, name, text string) string {
 	return path
 }
 
+// The graphs of a program whose clock is wrong stay graphs of one run, though each answer takes another time.
+func TestAClockThatDiffersMakesNoOtherRun(t *testing.T) {
+	begun := time.Date(2026, 3, 14, 3, 12, 45, 0, time.UTC)
+	asked := begun
+	ask := func(m *member, ahead, took time.Duration) *bgraph.Snapshot {
+		asked = asked.Add(time.Minute)
+		m.snap = shop(t)
+		m.snap.Program.Started, m.snap.Taken = begun.Add(ahead), asked.Add(took+ahead)
+		m.correctClock(asked, asked.Add(took))
+		return m.snap
+	}
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		m := new(member)
+		first := ask(m, ahead, 20*time.Millisecond)
+		for _, took := range []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second} {
+			if s := ask(m, ahead, took); !bgraph.SameRun(first, s) {
+				t.Errorf("a clock %v ahead: begun %v, and before it was %v", ahead, s.Program.Started, first.Program.Started)
+			}
+		}
+		testenv.Equal(t, ask(m, 0, time.Millisecond).Program.Started, begun, "begin by a clock that was set right")
+		testenv.Equal(t, m.skew, 0, "its difference")
+	}
+}
+
 // A fleet of eight pods: pod 3 waits for a lock, the clock of pod 4 is three hours ahead, pod 5 gives no graph, pod 6 is pod 0
 // at another address, and the graph of pod 7 is a trace.
 func TestFleet(t *testing.T) {
