@@ -122,6 +122,25 @@ func marks(path string) string {
 	return "capriccio-bgraph 1\npid 4711\nfuture 7\npath " + strconv.Quote(path) + "\n"
 }
 
+// A marker that another process has passed on is not kept open: its lock would keep that process from printing its summary.
+func TestMarkersOfAnotherProcessAreClosed(t *testing.T) {
+	f := newFakeProc(t)
+	f.announce(7, marks("/x"))
+	k := f.source().kernel
+	open := k.open
+	var opened *os.File
+	k.open = func(path string) (*os.File, error) {
+		file, err := open(path)
+		opened = file
+		return file, err
+	}
+	found := testenv.Need(k.markers(4711, 4712))(t)
+	testenv.Equal(t, len(found), 0, "markers")
+	if err := opened.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closing the file of the marker: %v; want it closed", err)
+	}
+}
+
 func TestAProcessThatAnnouncesIsAsked(t *testing.T) {
 	f := newFakeProc(t)
 	path := filepath.Join(t.TempDir(), "odd \"name\"\n.bgraph")

@@ -202,8 +202,12 @@ func (k *kernel) markers(pid, own int) ([]*marker, error) {
 			continue // if it has just been closed, it is none
 		}
 		m, err := k.readMarker(name)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && m.pid != own {
-			continue // closed; or passed on by another process
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // closed
+		}
+		if err == nil && m.pid != own { // passed on by another process
+			m.file.Close()
+			continue
 		}
 		if err != nil {
 			closeAll(found)
