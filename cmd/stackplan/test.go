@@ -69,11 +69,10 @@ func (set *settings) testOne(path string) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	args := slices.Concat([]string{"test", "-overlay=" + file}, set.buildFlags(), set.goFlags, []string{path})
 	if set.verbose {
 		set.tell(r)
 	}
-	code, err := set.goCommand(args)
+	code, err := set.goCommand(set.goTest(file, path))
 	switch {
 	case err != nil:
 		return false, err
@@ -81,4 +80,10 @@ func (set *settings) testOne(path string) (failed bool, err error) {
 		return true, errors.New("go test was ended by a signal")
 	}
 	return code != 0, nil
+}
+
+// goTest is the command line of go test for a package. The package comes before the flags of the user: go test takes what follows -args,
+// or a flag of the test binary that go test does not know, for arguments of the test binary.
+func (set *settings) goTest(overlay, path string) []string {
+	return slices.Concat([]string{"test", "-overlay=" + overlay}, set.buildFlags(), []string{path}, set.goFlags)
 }
