@@ -19,7 +19,7 @@ type rewritten struct {
 // that is no path is an error with status 400.
 func (x *Ctx) Rewrite(target string) error {
 	path, query, _ := strings.Cut(target, "?")
-	if path == "" || path[0] != '/' || strings.ContainsAny(target, " #\r\n") {
+	if path == "" || path[0] != '/' || strings.ContainsAny(target, " #") || h1.IndexControl(h1.Bytes(target), 0) < len(target) {
 		return Status(400)
 	}
 	r := &rewritten{target: target, path: []byte(path), query: query}

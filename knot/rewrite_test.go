@@ -37,6 +37,7 @@ func TestRewrite(t *testing.T) {
 			{"/a%20b/../c?x=%2F&y", "", "200 /c|/a%20b/../c|x=%2F&y|/old%20x?q=1"},
 			{"/a?x", "1", "200 /a?x /old%20x?q=1"},
 			{"relative", "", "400"}, {"/a%zz", "", "400"}, {"/../a", "", "400"}, {"/a%00", "", "400"}, {"/a#b", "", "400"},
+			{"/a\tb", "", "400"}, {"/a?b\tc", "", "400"},
 		} {
 			req := testenv.Need(http.NewRequest("GET", s.url()+"/old%20x?q=1", nil))(t)
 			req.Header.Set("X-To", c.to)
@@ -50,7 +51,7 @@ func TestRewrite(t *testing.T) {
 		http.DefaultClient.CloseIdleConnections()
 		s.stop()
 		testenv.Must(t, s.AccessLog.Flush())
-		testenv.Equal(t, strings.Count(log.String(), `"GET /old%20x?q=1 HTTP/1.1"`), 9, "what was asked for in the log:\n%s", &log)
+		testenv.Equal(t, strings.Count(log.String(), `"GET /old%20x?q=1 HTTP/1.1"`), 11, "what was asked for in the log:\n%s", &log)
 	})
 }
 
