@@ -377,7 +377,8 @@ func (p *Pool) sweep() {
 }
 
 // Put gives back a connection that Get has returned. A connection that is broken, or in the middle of an exchange, is
-// closed. Put panics with any other connection. It parks only to close a connection.
+// closed. Deadlines of the connection stay set for the next user, who has to set other ones. Put panics with any other
+// connection. It parks only to close a connection.
 func (p *Pool) Put(c net.Conn, broken bool) {
 	var at *engine.Loop
 	own := lentConn(c)
