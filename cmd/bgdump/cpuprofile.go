@@ -56,7 +56,8 @@ func readCPUProfile(r io.Reader) (p cpuProfile) {
 			return cpuProfile{err: errors.New("the answer is no CPU profile")}
 		}
 		p.samples = min(p.samples+uint64(sample.Value[0]), graphlimits.Number)
-		p.cpu = min(p.cpu+bgraph.Nanos(sample.Value[1]), graphlimits.Number)
+		cpu := bgraph.Nanos(sample.Value[1])
+		p.cpu = min(p.cpu, graphlimits.Number-cpu) + cpu // the sum of two may be more than fits
 	}
 	return p
 }

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -156,6 +157,10 @@ func TestCPUProfilesAreAddedUp(t *testing.T) {
 	p := readCPUProfile(profileOf([]int64{7, 9}, []int64{3, 1}))
 	if p.err != nil || p.samples != 10 || p.cpu != 10 {
 		t.Errorf("got %+v; want 10 samples of 10 ns", p)
+	}
+	const most = graphlimits.Number
+	if p := readCPUProfile(profileOf([]int64{most, most}, []int64{most, most})); p.err != nil || p.samples != most || p.cpu != most {
+		t.Errorf("got %+v; want the sums to end at %d", p, uint64(most))
 	}
 }
 
