@@ -329,6 +329,10 @@ func (c *conn) armRead(limit time.Duration) {
 // armWrite is armRead for writes, with between limit and twice limit.
 func (c *conn) armWrite(limit time.Duration) {
 	if limit <= 0 {
+		if c.writeBy != 0 { // Reconfigure has taken the limit back
+			c.writeBy = 0
+			c.nc.SetWriteDeadline(time.Time{})
+		}
 		return
 	}
 	if now := c.srv.clock.Now(); c.writeBy < now+int64(limit) || c.writeBy > now+2*int64(limit) {

@@ -176,7 +176,9 @@ func (x *Ctx) sendCoded(e *store.Entry, from, length int64) error {
 			sent += int64(n)
 		}
 		if err != nil || n <= 0 {
-			e.Drop()
+			if x.writeErr == nil { // the file, not the client, is at fault
+				e.Drop()
+			}
 			return cmp.Or(err, store.ErrShrank)
 		}
 	}

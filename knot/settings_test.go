@@ -35,3 +35,19 @@ func TestReconfigure(t *testing.T) {
 	testenv.Must(t, to.AccessLog.Close())
 	testenv.Equal(t, strings.Count(log.String(), "duration_ms"), 2, "lines of the log")
 }
+
+// TestReconfigureWithoutWriteTimeout: a deadline of the time before does not end a write for which there is no limit any more.
+func TestReconfigureWithoutWriteTimeout(t *testing.T) {
+	s := &Server{Handler: func(x *Ctx) error { return x.SendString(200, "text/plain", "hello") }, WriteTimeout: time.Millisecond}
+	p := startServer(t, s, 1).dial()
+	ask := func() {
+		t.Helper()
+		resp, _ := p.ask("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		testenv.Equal(t, resp.StatusCode, 200, "status")
+	}
+	ask()
+	s.Reconfigure(&Server{WriteTimeout: -1})
+	begin := time.Now()
+	testenv.Until(t, "the deadline of the first write has passed", func() bool { return time.Since(begin) > 20*time.Millisecond })
+	ask()
+}

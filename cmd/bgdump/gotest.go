@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 )
@@ -147,14 +148,18 @@ func (r *testRun) arguments(file string) []string {
 // mostOutput is how many bytes of the output of a program are shown: its end.
 const mostOutput = 4000
 
+// outputDelay is how long a program that has ended may leave its output open to a process that it has started.
+const outputDelay = 2 * time.Second
+
 // runProgram returns all that a program writes; if it fails, the end of that, on lines of its own.
 func runProgram(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
+	cmd.WaitDelay = outputDelay
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
-	if err == nil {
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		return out.String(), nil
 	}
 	if ctx.Err() != nil {

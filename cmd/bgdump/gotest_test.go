@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,6 +35,14 @@ func BenchmarkSend(b *testing.B) {
 	"failing": "package failing\nimport \"testing\"\nfunc TestX(t *testing.T) { t.Fatal(\"no\\x1bluck\") }",
 	"skipped": "package skipped\nimport (\"os\"; \"testing\")\nfunc TestMain(*testing.M) { os.Exit(0) }",
 	"bench":   "package bench\nimport \"testing\"\nfunc BenchmarkX(*testing.B) {}",
+}
+
+// TestLeftProcess: a process that a test has left with its output does not keep bgdump waiting.
+func TestLeftProcess(t *testing.T) {
+	out, err := runProgram(t.Context(), "", "sh", "-c", "sleep 60 & echo $!")
+	testenv.Must(t, err)
+	left := testenv.Need(os.FindProcess(testenv.Need(strconv.Atoi(strings.TrimSpace(out)))(t)))(t)
+	testenv.Must(t, left.Kill()) // it is there yet
 }
 
 func TestTestsOfAPackage(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -378,6 +380,29 @@ func TestBroken(t *testing.T) {
 			testenv.Equal(t, string(testenv.Need(io.ReadAll(undone(t, "br", next.Body)))(t)), short, proto+" after "+path)
 		}
 	}
+}
+
+// TestGoneClient: a client that goes while a file is being compressed for it does not show that the file has changed.
+func TestGoneClient(t *testing.T) {
+	root := t.TempDir()
+	text := make([]byte, 32<<20) // far more than the buffers of the connection
+	rand.NewChaCha8([32]byte{1}).Read(text)
+	testenv.Must(t, os.WriteFile(filepath.Join(root, "a.json"), text, 0o644))
+	files := testenv.Need(knot.OpenFiles(root, knot.FilesConfig{}))(t)
+	t.Cleanup(func() { files.Close() })
+	ended := make(chan bool, 1)
+	url := site(t, map[string]knot.Handler{"file": func(x *knot.Ctx) error {
+		defer func() { ended <- true }()
+		return files.HandleAs(x, "/a.json")
+	}}, Options{Codings: []string{"gzip"}})
+	c := testenv.Need(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
+	testenv.Need(io.WriteString(c, "GET /file HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n"))(t)
+	head := make([]byte, 1000)
+	testenv.Need(io.ReadFull(c, head))(t)
+	testenv.Contains(t, string(head), "Content-Encoding: gzip")
+	testenv.Must(t, c.Close())
+	<-ended
+	testenv.Equal(t, files.Stats().Stale, 0, "files taken for changed")
 }
 
 // unwrapped is what middleware makes of a ResponseWriter.

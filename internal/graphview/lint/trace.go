@@ -91,7 +91,7 @@ func (l *linter) trace() {
 		l.add(1, f)
 	}
 	if t := &l.s.Stopped; t.Max >= bgraph.Nanos(stoppedLimit) {
-		again := t.Quantile(1-(stoppedOften-0.5)/float64(t.Count)) >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
+		again := t.Count >= stoppedOften && t.Quantile(1-(stoppedOften-0.5)/float64(t.Count)) >= bgraph.Nanos(stoppedLimit) || t.Max >= bgraph.Nanos(stoppedVery)
 		l.add(float64(t.Max), Finding{
 			Severity: severityIf(again && float64(t.Sum) >= stoppedShare*float64(l.s.Span)), Check: CheckStopped,
 			Message: fmt.Sprintf("The world was stopped %s times, once for %v; the mean is %v.", words.Count(t.Count), t.Max, t.Mean()),

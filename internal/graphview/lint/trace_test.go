@@ -68,6 +68,9 @@ func TestHealthyTraces(t *testing.T) {
 			st := &s.Starts[0]
 			st.Function, st.Created, st.Ended = "net/http.(*connReader).backgroundRead", 20_000, 20_000
 		},
+		"goroutines that end, one of which has just begun": func(s *bgraph.Snapshot) {
+			s.Starts[0].Created, s.Starts[0].Ended, s.Starts[0].Now, s.Starts[0].CPU = 1_001, 1_000, 1, 19e8
+		},
 		"a few goroutines that stay": func(s *bgraph.Snapshot) { s.Starts[0].Created, s.Starts[0].Ended, s.Starts[0].Now = 50, 0, 5000 },
 	} {
 		if found := Find(graphcases.Traced(change)); len(found) > 0 {
@@ -149,8 +152,17 @@ func TestLittleOfItIsARemark(t *testing.T) {
 	}
 }
 
-// Nor is one long stop among many that are short, as on a machine that is short of processors.
+// Nor is one long stop, alone or among many that are short, as on a machine that is short of processors.
 func TestOneLongStopIsARemark(t *testing.T) {
+	for d := 20 * time.Millisecond; d < 100*time.Millisecond; d += 5 * time.Millisecond {
+		found := Find(graphcases.Traced(func(s *bgraph.Snapshot) {
+			s.Stopped = bgraph.Times{}
+			s.Stopped.Add(bgraph.Nanos(d))
+		}))
+		if len(found) != 1 || found[0].Severity != SeverityInfo {
+			t.Errorf("%v alone: got %+v", d, found)
+		}
+	}
 	for often, severity := range map[int]string{2: SeverityInfo, 3: SeverityWarning} {
 		found := Find(graphcases.Traced(func(s *bgraph.Snapshot) {
 			for i := range 60 {
