@@ -63,7 +63,7 @@ type backend struct {
 	counts counts
 }
 
-// noLimit is longer than any request waits for a descriptor.
+// noLimit is the WaitTimeout for a wait without a limit: with 0 Get would not wait for a descriptor at all.
 const noLimit = time.Duration(math.MaxInt64 / 4)
 
 func (p *Proxy) newBackend(text string) (*backend, error) {

@@ -38,10 +38,10 @@ func (l *linter) busyStarts() {
 		st := &l.s.Starts[i]
 		used := float64(st.CPU) * kept / float64(l.s.Span) // Ps
 		unknown := st.Function == ""
-		if st.Ended > uint64(max(st.Now, 0)) { // CPU is that of the ended goroutines, too
+		if st.Now <= 0 || st.Ended > uint64(st.Now) { // CPU is that of the ended goroutines, too
 			continue
 		}
-		if st.Now <= 0 || l.blamed[st.Function] || !unknown && funcname.OfStandardLibrary(st.Function) {
+		if l.blamed[st.Function] || !unknown && funcname.OfStandardLibrary(st.Function) {
 			continue
 		}
 		in, steps, cpu, preempted := l.sampledIn(st.Function)

@@ -16,11 +16,11 @@ type tables struct {
 func (t *translation) site(s *server) {
 	for _, name := range untranslated {
 		if d := s.one(nil, name); d != nil && d.arg(0) != "off" {
-			s.unsafe(d, "Knot has other tables for it, or none")
+			s.unsafe(d, "no table is made of it")
 		}
 	}
 	if d := protects(s.block, untranslated); d != nil { // of a location
-		s.unsafe(d, "Knot has other tables for it, or none")
+		s.unsafe(d, "no table is made of it")
 	}
 	st := table{name: "[[site]]"}
 	if len(t.serving) > 1 {
