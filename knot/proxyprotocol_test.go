@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	capriccio "github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -189,6 +191,37 @@ func TestProxyProtocolInTime(t *testing.T) {
 		testenv.Equal(t, ask(t, "tcp", p.plain, text, 1<<20), "closed", "%q", text)
 	}
 	testenv.Contains(t, p.log.String(), "refused")
+}
+
+// TestProxyProtocolAboveMaxConns: what a client above MaxConns has sent is read, header and all, before its connection is
+// closed, as the 503 could be lost otherwise.
+func TestProxyProtocolAboveMaxConns(t *testing.T) {
+	p := serveProxied(t, "127.0.0.1", &Server{MaxConns: 1})
+	p.server.ready()
+	patient := *p.server.settings()
+	patient.rest, patient.linger = time.Hour, time.Hour
+	p.server.set.Store(&patient)
+	first := testenv.Dial(t, p.plain)
+	testenv.Need(io.WriteString(first, proxyV1+"GET / HTTP/1.1\r\nHost: h\r\n\r\n"))(t)
+	testenv.Equal(t, testenv.Need(http.ReadResponse(bufio.NewReader(first), nil))(t).StatusCode, 200)
+	second := testenv.Dial(t, p.plain).(*net.TCPConn)
+	testenv.Contains(t, string(testenv.Need(io.ReadAll(second))(t)), "HTTP/1.1 503")
+	testenv.Need(io.WriteString(second, proxyV1+getOnce))(t)
+	raw := testenv.Need(second.SyscallConn())(t)
+	testenv.Until(t, "the server's system has all", func() (all bool) {
+		testenv.Must(t, raw.Control(func(fd uintptr) {
+			left, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+			all = err == nil && left == 0
+		}))
+		return all
+	})
+	testenv.Until(t, "the server has read all, and lingers", func() (lingers bool) {
+		p.server.conns.each(func(c *conn) bool {
+			lingers = c.state.Load() == connActive && !unread(c.nc)
+			return !lingers
+		})
+		return lingers
+	})
 }
 
 // TestProxyProtocolOfForeignListeners: it is an error.

@@ -120,6 +120,7 @@ func (s *Server) turnAway(c *conn) {
 		c.finish()
 		return
 	}
+	c.opens = opensByRequest // the header of a proxy is dropped as all that comes now
 	c.start()
 }
 
