@@ -15,6 +15,8 @@ type connTable struct {
 	// stopping: answer the requests under way, and one request of every open connection; each answer is
 	// the last of its connection. atomic
 	stopping atomic.Bool
+	// requests are those of HTTP/3 under way, whose connections are not in the table. atomic
+	requests atomic.Int64
 
 	mu         sync.Mutex                // guards all that follows
 	listeners  map[net.Listener]struct{} // listeners whose Serve has not returned

@@ -49,6 +49,8 @@ type http3Request struct {
 // ServeHTTP implements http.Handler: it answers a request by a task.
 func (h *http3Server) ServeHTTP(w http.ResponseWriter, from *http.Request) {
 	s := h.s
+	s.conns.requests.Add(1)
+	defer s.conns.requests.Add(-1)
 	r := new(http3Request)
 	var by time.Time
 	if limit := s.settings().headTime; limit > 0 {

@@ -6,9 +6,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/task"
 )
 
 // A requestServer hands requests to the server as that of HTTP/3 does.
@@ -17,12 +19,14 @@ type requestServer struct {
 	answer     chan http.Handler
 	overloaded func() bool
 	ended      chan bool
+	requests   sync.WaitGroup // those that the end is to wait for
 }
 
 func (l *requestServer) ServeRequests(answer http.Handler, overloaded func() bool) error {
 	l.overloaded = overloaded
 	l.answer <- answer
 	<-l.ended
+	l.requests.Wait()
 	return net.ErrClosed
 }
 
@@ -77,4 +81,25 @@ func TestHTTP3Requests(t *testing.T) {
 	testenv.Equal(t, sv.Stats().Responses[5], 2, "counted")
 	testenv.Until(t, "it is in the log", func() bool { return log.String() != "" })
 	testenv.Contains(t, log.String(), `"GET /a?b HTTP/3.0" 200`)
+}
+
+// TestHTTP3ShutdownGivesUp: a request that is still under way at the end of the time is an error, as in other versions.
+func TestHTTP3ShutdownGivesUp(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		entered := make(chan bool)
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			ctx := x.Context()
+			close(entered)
+			task.Offload(func() { <-ctx.Done() })
+			return ctx.Err()
+		}})
+		l := &requestServer{Listener: testenv.Listen(t), answer: make(chan http.Handler, 1), ended: make(chan bool)}
+		ended := make(chan error, 1)
+		go func() { ended <- sv.Serve(l) }()
+		h := <-l.answer
+		l.requests.Go(func() { l.ask(h, "GET", "/") })
+		<-entered
+		testenv.ErrorIs(t, sv.Shutdown(testenv.Cancelled()), context.Canceled)
+		testenv.ErrorIs(t, <-ended, ErrServerClosed)
+	})
 }

@@ -132,13 +132,13 @@ func unread(nc net.Conn) bool {
 	return ok && c.Unread()
 }
 
-// busy reports whether anything but fresh connections is left.
+// busy reports whether a request of HTTP/3 is left, or a connection that is not fresh.
 func (s *Server) busy() (found bool) {
 	s.conns.each(func(c *conn) bool {
 		found = c.state.Load() != connFresh
 		return !found
 	})
-	return found
+	return found || s.conns.requests.Load() > 0
 }
 
 // abort closes every listener and every connection, whatever it is doing.
