@@ -87,8 +87,13 @@ func predecessorEnd(in *inheritance) <-chan struct{} {
 	if in.answer == nil {
 		return nil
 	}
-	pid, err := unix.PidfdOpen(os.Getppid(), 0) // it waits for the answer
+	pid, err := unix.PidfdOpen(os.Getppid(), 0)
 	if err != nil {
+		return nil
+	}
+	// If the other end of the pipe is closed, the predecessor was killed, and the parent may be another process.
+	if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(descriptor(in.answer))}}, 0); n > 0 {
+		unix.Close(pid)
 		return nil
 	}
 	ended := make(chan struct{})

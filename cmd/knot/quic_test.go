@@ -367,6 +367,16 @@ func TestHTTP3HandOver(t *testing.T) {
 	io.Copy(io.Discard, p.log)
 }
 
+// TestHTTP3PredecessorIsGone: nothing is waited for when the predecessor has ended before its successor looks, whose parent is
+// another process then.
+func TestHTTP3PredecessorIsGone(t *testing.T) {
+	predecessor, answer, err := os.Pipe()
+	testenv.Must(t, err)
+	defer answer.Close()
+	predecessor.Close()
+	testenv.True(t, predecessorEnd(&inheritance{answer: answer}) == nil, "it waits for the end of its parent")
+}
+
 // TestHTTP3Refused: an address that can't have HTTP/3 is a mistake.
 func TestHTTP3Refused(t *testing.T) {
 	crt, key := pair(t, t.TempDir(), "a.example", 1)
