@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/balance"
+	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/ownconn"
 	"github.com/capriccio-go/capriccio/knot/internal/tlsout"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -176,10 +177,19 @@ func (u *upstream) unasked() bool {
 // NetConn tells the pool which connection it is.
 func (u *upstream) NetConn() net.Conn { return u.raw }
 
-// dial makes a connection that a request can be sent on, TLS included, within ConnectTimeout and the deadline of ctx.
-func (b *backend) dial(ctx context.Context) (net.Conn, error) {
+// dial makes a connection that a request can be sent on, TLS included, within ConnectTimeout, until ctx ends.
+func (b *backend) dial(ctx context.Context) (c net.Conn, err error) {
+	err = engine.Under(ctx, func() error {
+		deadline, _ := ctx.Deadline()
+		c, err = b.dialBy(deadline)
+		return err
+	})
+	return c, err
+}
+
+// dialBy is dial with a deadline; zero: none.
+func (b *backend) dialBy(deadline time.Time) (net.Conn, error) {
 	b.counts.dials.Add(1)
-	deadline, _ := ctx.Deadline()
 	by, limit := sooner(deadline, elapsed(), b.p.ConnectTimeout), time.Duration(0)
 	if !by.IsZero() {
 		limit = max(time.Until(by), 1) // 0 would be none
@@ -243,10 +253,10 @@ func (b *backend) load() int64 {
 	return n
 }
 
-// get returns a connection: one that rests and from which nothing has come since, or a new one, by deadline at the latest; zero:
-// no limit. The request holds one of slots, so the pool has room for its connection. It parks.
-func (b *backend) get(deadline time.Time) (*upstream, error) {
-	ctx, drop := withDeadline(context.Background(), deadline)
+// get returns a connection: one that rests and from which nothing has come since, or a new one, until ctx ends and by deadline at the
+// latest; zero: no limit. The request holds one of slots, so the pool has room for its connection. It parks.
+func (b *backend) get(ctx context.Context, deadline time.Time) (*upstream, error) {
+	ctx, drop := withDeadline(ctx, deadline)
 	defer drop()
 	for {
 		c, err := b.pool.Get(ctx)

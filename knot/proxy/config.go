@@ -142,7 +142,8 @@ type Config struct {
 	// Log gets changes of health, and what FastCGI programs write to stderr; nil: slog.Default.
 	Log *slog.Logger
 	// Dial makes connections; nil: netpoll.DialTimeout, with HTTP2 net.DialTimeout. It is called with what is
-	// left of ConnectTimeout and TotalTimeout; 0: no limit.
+	// left of ConnectTimeout and TotalTimeout; 0: no limit. A wait of a task in it ends when the client leaves, a native
+	// wait does not.
 	Dial func(network, address string, timeout time.Duration) (net.Conn, error)
 	// now is the clock of FailTime; nil: time.Now. Tests set it.
 	now func() time.Time

@@ -227,15 +227,9 @@ func (e *exchange) admit(b *backend) error {
 	if e.trace.step != nil {
 		defer e.trace.queued(time.Now())
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	ctx, drop := withDeadline(ctx, sooner(e.deadline, elapsed(), b.p.QueueTimeout))
+	ctx, drop := withDeadline(e.waits.ctx, sooner(e.deadline, elapsed(), b.p.QueueTimeout))
 	defer drop()
-	defer e.waits.attach(nil)
-	err := e.waits.attach(canceller(cancel))
-	if err == nil {
-		err = b.slots.AcquireContext(ctx, 1)
-	}
+	err := b.slots.AcquireContext(ctx, 1)
 	switch {
 	case err == nil:
 		return nil
@@ -262,7 +256,7 @@ func (e *exchange) tryOnce(b *backend) error {
 	if b.http2 != nil {
 		return e.tryHTTP2(b)
 	}
-	u, err := b.get(e.deadline)
+	u, err := b.get(e.waits.ctx, e.deadline)
 	if err != nil {
 		b.leave(nil, false)
 		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*net.OpError)) {

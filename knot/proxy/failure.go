@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,18 +54,28 @@ var errOver = errors.New("the backend has answered")
 
 var errTooLong = errors.New("a head or a line of framing is too long")
 
-// broken reports what an error of the connection means.
-func (e *exchange) broken(err error, unsent, silent bool) error {
+// interrupted is the error of a request whose waits interrupt has ended, else nil.
+func (e *exchange) interrupted() error {
 	e.waits.mu.Lock()
 	why := e.waits.why
 	e.waits.mu.Unlock()
 	var client *clientError
-	var already *failure
 	switch {
 	case errors.As(why, &client):
 		return client.err
 	case why != nil:
 		return &failure{status: ownctx.StatusGone, cause: causeGone, backend: e.b.name, err: errGone}
+	}
+	return nil
+}
+
+// broken reports what an error of the connection means.
+func (e *exchange) broken(err error, unsent, silent bool) error {
+	var already *failure
+	why := e.interrupted()
+	switch {
+	case why != nil:
+		return why
 	case errors.As(err, &already):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -77,8 +88,11 @@ func (e *exchange) broken(err error, unsent, silent bool) error {
 
 // unreached is the failure of making a connection.
 func (e *exchange) unreached(err error) error {
+	if why := e.interrupted(); why != nil {
+		return why
+	}
 	status := knot.Status(502)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		status = 504
 	}
 	return &failure{status: status, cause: causeConnect, backend: e.b.name, err: err, unsent: true}

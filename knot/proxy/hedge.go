@@ -24,7 +24,7 @@ type hedge struct {
 	isClientDeadline bool      // deadline is when the client waits no longer
 	done             task.WaitGroup
 
-	waits    interrupter  // its lock guards what both tasks use
+	waits    *interrupter // its lock guards what both tasks use
 	first    *interrupter // is woken by the answer; nil: it waits for done; guarded by the lock of waits
 	answered bool         // what follows is the exchange's; guarded by the lock of waits
 	u        *upstream
@@ -89,7 +89,7 @@ func (e *exchange) startHedge() *hedge {
 	e.b, e.out = b, e.out[:0]
 	e.p.wire.request(e, e.content, e.ready)
 	e.b = first
-	h := &hedge{b: b, out: slices.Clone(e.out), deadline: e.deadline, isClientDeadline: e.isClientDeadline, first: e.waits}
+	h := &hedge{b: b, out: slices.Clone(e.out), deadline: e.deadline, isClientDeadline: e.isClientDeadline, waits: newInterrupter(), first: e.waits}
 	h.done.Add(1)
 	spawn(h.run)
 	return h
@@ -152,10 +152,12 @@ func (h *hedge) SetDeadline(time.Time) error {
 // run sends the request, and hands a good answer over.
 func (h *hedge) run() {
 	defer h.done.Done()
-	u, err := h.b.get(h.deadline)
+	u, err := h.b.get(h.waits.ctx, h.deadline)
 	if err != nil {
 		h.b.leave(nil, false)
-		h.failed()
+		if h.waits.ctx.Err() == nil {
+			h.failed()
+		}
 		return
 	}
 	if h.waits.attach(u) != nil { // nothing was sent

@@ -218,7 +218,7 @@ func TestHedgeOfALateClient(t *testing.T) {
 		if room, _ := b.enter(); !room || !b.slots.TryAcquire(1) {
 			t.Fatal("there is no room for one")
 		}
-		h := &hedge{b: b, out: []byte(aRequest), deadline: now().Add(-time.Second), isClientDeadline: isClientDeadline}
+		h := &hedge{b: b, out: []byte(aRequest), deadline: now().Add(-time.Second), isClientDeadline: isClientDeadline, waits: newInterrupter()}
 		h.done.Add(1)
 		h.run()
 		testenv.Equal(t, b.fails.Load() == 0, isClientDeadline, "that it is no failure, if the deadline is the client's: %v", isClientDeadline)

@@ -153,11 +153,6 @@ func (b *http2Body) end() {
 	b.apart.End()
 }
 
-// SetDeadline cancels the request, at any time: an interrupter calls it.
-func (c canceller) SetDeadline(time.Time) error { c(context.Canceled); return nil }
-
-type canceller context.CancelCauseFunc
-
 // outside runs fn, which waits natively, and waits for it.
 func outside(fn func()) {
 	var done task.WaitGroup
@@ -172,16 +167,12 @@ func outside(fn func()) {
 // tryHTTP2 is try for a backend that speaks HTTP/2.
 func (e *exchange) tryHTTP2(b *backend) error {
 	defer b.leave(nil, false)
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(e.waits.ctx)
 	defer cancel(nil)
 	ctx, drop := withDeadline(ctx, e.deadline)
 	defer drop()
 	timeout := newProgressTimeout(cancel)
 	defer timeout.timer.Stop()
-	defer e.waits.attach(nil)
-	if why := e.waits.attach(canceller(cancel)); why != nil {
-		return e.broken(why, true, true)
-	}
 	req, body, err := e.http2Request(ctx, timeout)
 	if err != nil {
 		return err

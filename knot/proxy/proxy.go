@@ -64,8 +64,8 @@ func (p *Proxy) Handle(x *knot.Ctx) error {
 	e.begin(p, x)
 	e.inner.WhenGone(&e.waits.watch, e.waits.fn)
 	err := e.serve()
-	if !e.waits.watch.Stop() {
-		e.waits = newInterrupter() // a watcher may still call the old one
+	if !e.waits.watch.Stop() || e.waits.ctx.Err() != nil {
+		e.waits = newInterrupter() // a watcher may still call the old one, or its context has ended
 	}
 	e.end()
 	exchanges.Put(e)

@@ -42,6 +42,30 @@ func TestGoneInTheQueue(t *testing.T) {
 	testenv.Equal(t, f.log.String(), "", "the log")
 }
 
+// TestGoneBeforeAConnection: a request whose client leaves while there is no connection for it ends: no handshake, no name and no
+// descriptor is waited for.
+func TestGoneBeforeAConnection(t *testing.T) {
+	never := task.NewSemaphore(1)
+	never.TryAcquire(1)
+	for name, c := range map[string]Config{
+		"a handshake": {Backends: []string{"https" + strings.TrimPrefix(silent(t, ""), "http")}},
+		"a descriptor": {Backends: []string{"http://a:1"}, QueueTimeout: time.Hour, Dial: func(string, string, time.Duration) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+		}},
+		"a name": {Backends: []string{"http://a:1"}, Dial: func(string, string, time.Duration) (net.Conn, error) {
+			return nil, never.Acquire(1)
+		}},
+	} {
+		c.ConnectTimeout = time.Hour
+		f := serve(t, c, 1)
+		client, _ := f.dial(aRequest)
+		testenv.Until(t, name, func() bool { return f.stats().Dials > 0 })
+		client.Close()
+		testenv.Until(t, "the end of "+name, func() bool { return f.stats().Outstanding == 0 && f.stats().Failures["client gone"] == 1 })
+		testenv.Equal(t, f.log.String(), "", "the log")
+	}
+}
+
 // TestTotalTimeInTheQueue: the time that there is for all of a request ends in the queue too, if that has no limit of its own.
 func TestTotalTimeInTheQueue(t *testing.T) {
 	f, b := occupied(t, Config{QueueTimeout: -1, TotalTimeout: time.Millisecond})
@@ -77,7 +101,7 @@ func (fn asked) Quiet() bool {
 // TestStaleAndQueued: a request that draws a stale connection keeps its turn while others wait for theirs.
 func TestStaleAndQueued(t *testing.T) {
 	f, b := occupied(t, Config{QueueTimeout: time.Hour})
-	u := testenv.Need(b.get(time.Time{}))(t)
+	u := testenv.Need(b.get(t.Context(), time.Time{}))(t)
 	turn := make(chan bool, 1)
 	u.quiet = asked(func() {
 		waits := false // of the one loop
