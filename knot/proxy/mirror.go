@@ -26,7 +26,7 @@ type Mirror struct {
 	// Discover is as Config.Discover. While it has found no backend, copies are dropped.
 	Discover func(ctx context.Context, set func(backends []string, weights []int) error)
 	Share    float64 // of the requests that can be copied, above 0, up to 1; 0: all
-	MaxBody  int     // bytes; requests with longer bodies, or of unknown length, are not copied; 0: 64 KB; below 0: none with a body is
+	MaxBody  int     // bytes; requests with longer bodies, of unknown length, or with a trailer, are not copied; 0: 64 KB; below 0: none with a body is
 	// MaxInFlight is how many copies may be under way; no more are made then. 0: 64.
 	MaxInFlight int
 }
@@ -79,7 +79,8 @@ func (m *mirror) copy(e *exchange) error {
 	if e.ready {
 		size = int64(len(e.content))
 	}
-	if !e.repeatable || size < 0 || size > int64(m.MaxBody) || x.HeaderBytes("Upgrade") != nil || balance.Spread(m.turn.Add(1)) >= m.Share {
+	if !e.repeatable || size < 0 || size > int64(m.MaxBody) || x.HeaderBytes("Upgrade") != nil ||
+		!e.ready && x.HeaderBytes("Trailer") != nil || balance.Spread(m.turn.Add(1)) >= m.Share {
 		return nil
 	}
 	if loop := engine.CurrentLoop(); loop != nil && loop.AnyWaitsToEnter() {

@@ -72,6 +72,22 @@ func TestMirror(t *testing.T) {
 	}
 }
 
+// TestMirrorTrailer: the backend gets the trailer behind a body of known length, which only HTTP/2 has; such a request is not copied.
+func TestMirrorTrailer(t *testing.T) {
+	copies, seen := recorder(t)
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %v %v", body, err, r.Trailer["Sum"])
+	})
+	f := serve(t, Config{Backends: []string{backend}, HTTP2: true, Mirror: &Mirror{Backends: []string{copies}}}, 1)
+	r := f.request("PUT", "/", "body")
+	r.Trailer = http.Header{"Sum": {"s"}}
+	_, got := roundTrip(t, testenv.PlainHTTP2(t), r)
+	testenv.Equal(t, got, "body <nil> [s]", "what the backend got")
+	testenv.Equal(t, f.p.Stats()[1].Mirrored, 0, "copies")
+	testenv.Equal(t, len(seen), 0, "copies that came")
+}
+
 // TestMirrorIsSlow: backends that do not answer hold up no client, and get as many copies as may be under way. Close ends those.
 func TestMirrorIsSlow(t *testing.T) {
 	release := make(chan bool)
