@@ -16,6 +16,7 @@ import (
 
 var (
 	errUnasked  = errors.New("it switches to a protocol that nobody has asked for")
+	errHalfSent = errors.New("it switches protocols, and does not take the body of the request")
 	errNoTunnel = errors.New("it switches protocols, and the client's connection can't be taken over")
 )
 
@@ -24,6 +25,11 @@ func (e *exchange) switchProtocols() error {
 	upgrade := e.res.Find(e.head, "upgrade")
 	if !e.upgrade || upgrade == nil || e.p.FastCGI != nil {
 		return e.malformed(errUnasked)
+	}
+	if e.source != nil { // the client uses the new protocol behind the body (RFC 9110, 7.8)
+		if e.sending.Wait(); !e.sent {
+			return e.broken(errHalfSent, false, false)
+		}
 	}
 	named := e.connectionNames()
 	head := append([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "), upgrade...)

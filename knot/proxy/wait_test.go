@@ -406,6 +406,47 @@ func tunnel20(t *testing.T, backend string) {
 	testenv.Until(t, "the end of a silent tunnel", func() bool { return short.p.Stats()[0].Outstanding == 0 })
 }
 
+// TestTunnelBehindBody: a tunnel begins behind the body of its request, though the backend switches before that has come; one that takes
+// no more of it gets none.
+func TestTunnelBehindBody(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		switched, body := make(chan bool, 1), make(chan string, 1)
+		f := serve(t, to("http://"+testenv.Serve(t, func(c net.Conn) {
+			in := bufio.NewReader(c)
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			begin := make([]byte, 5)
+			io.ReadFull(r.Body, begin)
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n")
+			if !reads {
+				c.(*net.TCPConn).SetLinger(0)
+				c.Close()
+			}
+			switched <- true
+			rest, err := io.ReadAll(r.Body)
+			body <- fmt.Sprintf("%s%s %v", begin, rest, err)
+			io.Copy(c, in)
+		})), 1)
+		c, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\nTransfer-Encoding: chunked\r\n\r\na\r\n12345")
+		<-switched
+		f.get("/static/") // the loop has seen the response
+		io.WriteString(c, "67890\r\n0\r\n\r\nup")
+		resp := testenv.Need(http.ReadResponse(in, nil))(t)
+		if !reads {
+			testenv.Equal(t, resp.StatusCode, 502, "status")
+			<-body
+			continue
+		}
+		testenv.Equal(t, resp.StatusCode, 101, "status")
+		testenv.Equal(t, <-body, "1234567890 <nil>", "the body")
+		expect(t, in, "up")
+		c.Close()
+		testenv.Until(t, "the end", func() bool { return f.stats().Outstanding == 0 })
+	}
+}
+
 func expect(t *testing.T, in io.Reader, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
