@@ -135,16 +135,19 @@ func (f *fleetPage) serveSource(w http.ResponseWriter, r *http.Request, path str
 // page returns the page of a source, which is opened if it is not. The page that was not asked for longest makes room.
 func (f *fleetPage) page(name string) (*Page, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, p := range f.open {
-		if p.name == name {
-			f.open = append(append(f.open[:i:i], f.open[i+1:]...), p)
-			return p.Page, nil
-		}
+	p := f.opened(name)
+	f.mu.Unlock()
+	if p != nil {
+		return p, nil
 	}
 	src, past, err := f.fleet.Open(name)
 	if err != nil {
 		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.opened(name); p != nil { // since we looked
+		return p, nil
 	}
 	if f.ctx == nil {
 		return nil, context.Canceled
@@ -152,14 +155,25 @@ func (f *fleetPage) page(name string) (*Page, error) {
 	opts := f.opts
 	opts.Past = past
 	ctx, cancel := context.WithCancel(f.ctx)
-	p := &openPage{New(src, opts), name, cancel}
-	f.running.Go(func() { p.Run(ctx) })
+	opened := &openPage{New(src, opts), name, cancel}
+	f.running.Go(func() { opened.Run(ctx) })
 	if len(f.open) == mostPages {
 		f.open[0].cancel()
 		f.open = f.open[1:]
 	}
-	f.open = append(f.open, p)
-	return p.Page, nil
+	f.open = append(f.open, opened)
+	return opened.Page, nil
+}
+
+// opened returns the page of a source if it is open. Caller holds mu.
+func (f *fleetPage) opened(name string) *Page {
+	for i, p := range f.open {
+		if p.name == name {
+			f.open = append(append(f.open[:i:i], f.open[i+1:]...), p)
+			return p.Page
+		}
+	}
+	return nil
 }
 
 // A fleetView is what fleet.html shows.
