@@ -146,16 +146,6 @@ func (a *agent) serveIndex(w http.ResponseWriter) {
 	w.Write(out.Bytes())
 }
 
-// label is the name of a member, with its address if another one has the same name.
-func (m *member) label(all []*member) string {
-	for _, other := range all {
-		if other != m && other.name == m.name {
-			return m.name + " " + m.Name()
-		}
-	}
-	return m.name
-}
-
 func (a *agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := scrapeContext(r)
 	defer cancel()

@@ -51,6 +51,16 @@ func members(ctx context.Context, set *settings, sur *surroundings) ([]*member, 
 	return r.all, err
 }
 
+// label is the name of a member, with its address if another one has the same name.
+func (m *member) label(all []*member) string {
+	for _, other := range all {
+		if other != m && other.name == m.name {
+			return m.name + " " + m.Name()
+		}
+	}
+	return m.name
+}
+
 // why is the error without the name of the source.
 func (m *member) why() string { return strings.TrimPrefix(explain(m.err), m.source.Name()+": ") }
 
@@ -101,7 +111,7 @@ func sum(ctx context.Context, set *settings, sur *surroundings, all []*member) (
 		}
 		for i, m := range next {
 			from := &sources[first+i]
-			*from = bgraph.Source{Name: graphlimits.Name.Clean(m.name), Skew: bgraph.Nanos(m.skew)}
+			*from = bgraph.Source{Name: graphlimits.Name.Clean(m.label(all)), Skew: bgraph.Nanos(m.skew)}
 			if m.err != nil {
 				from.Failed = graphlimits.Name.Clean(m.why())
 			} else {
@@ -209,11 +219,11 @@ func onlyOfOneKind(all []*member, next int) {
 		m.run = &bgraph.Snapshot{Kind: m.snap.Kind, Program: m.snap.Program}
 		switch {
 		case m.run.Kind != first.run.Kind:
-			m.err = fmt.Errorf("%s: its graph cannot be added to that of %s: one is a graph of tasks, the other an execution trace", m.Name(), first.name)
+			m.err = fmt.Errorf("%s: its graph cannot be added to that of %s: one is a graph of tasks, the other an execution trace", m.Name(), first.label(all))
 		case m.run.Program.PID != 0:
 			for _, other := range all[:i] {
 				if other.err == nil && bgraph.SameRun(other.run, m.run) {
-					m.err = fmt.Errorf("%s: it is the same process as %s, and would count twice", m.Name(), other.name)
+					m.err = fmt.Errorf("%s: it is the same process as %s, and would count twice", m.Name(), other.label(all))
 				}
 			}
 		}
@@ -240,9 +250,9 @@ func reportChanges(all []*member, say func(format string, args ...any)) {
 	for _, m := range all {
 		switch {
 		case m.err != nil && !m.failing:
-			failed[m.why()] = append(failed[m.why()], m.name)
+			failed[m.why()] = append(failed[m.why()], m.label(all))
 		case m.err == nil && m.failing:
-			again = append(again, m.name)
+			again = append(again, m.label(all))
 		}
 		m.failing = m.err != nil
 		if m.skew != 0 && !m.skewed {
@@ -250,7 +260,7 @@ func reportChanges(all []*member, say func(format string, args ...any)) {
 			if m.skew < 0 {
 				ahead = "behind"
 			}
-			say("%s: its clock is %s %s; the times shown are corrected", m.name, m.skew.Abs().Round(time.Second), ahead)
+			say("%s: its clock is %s %s; the times shown are corrected", m.label(all), m.skew.Abs().Round(time.Second), ahead)
 		}
 		m.skewed = m.skew != 0
 	}

@@ -42,7 +42,9 @@ func podFleet(t *testing.T, graph func(i int) *bgraph.Snapshot) http.HandlerFunc
 			return
 		}
 		if s := graph(i); s != nil {
-			testenv.Check(t, s.Encode(w))
+			if err := s.Encode(w); r.Context().Err() == nil { // else the client has gone
+				testenv.Check(t, err)
+			}
 		} else {
 			http.Error(w, "not here", http.StatusServiceUnavailable)
 		}

@@ -21,7 +21,7 @@ type fleetRecorder struct {
 
 	mu      sync.Mutex
 	grown   int64             // guarded by mu: bytes written since the last pruning
-	folders map[string]string // the name of the target in each folder
+	folders map[string]string // the label of the target in each folder
 }
 
 // recordFleet records until ctx ends.
@@ -137,20 +137,21 @@ func (r *fleetRecorder) write(m *member) {
 	}
 }
 
-// folder is the name of the folder of a member. Members whose names differ only in
+// folder is the name of the folder of a member. Members whose labels differ only in
 // characters that a name of a file cannot have get different folders.
 func (r *fleetRecorder) folder(m *member) string {
 	if m.folder != "" {
 		return m.folder
 	}
-	name := strings.TrimLeft(fileName(strings.TrimPrefix(strings.TrimPrefix(m.name, "http://"), "https://")), ".")
+	label := m.label(r.roster.all)
+	name := strings.TrimLeft(fileName(strings.TrimPrefix(strings.TrimPrefix(label, "http://"), "https://")), ".")
 	if name == "" {
 		name = "unknown"
 	}
 	m.folder = name
-	for i := 2; r.folders[m.folder] != "" && r.folders[m.folder] != m.name; i++ {
+	for i := 2; r.folders[m.folder] != "" && r.folders[m.folder] != label; i++ {
 		m.folder = name + "-" + strconv.Itoa(i)
 	}
-	r.folders[m.folder] = m.name
+	r.folders[m.folder] = label
 	return m.folder
 }

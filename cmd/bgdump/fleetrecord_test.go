@@ -131,6 +131,19 @@ func TestRecordingAFleet(t *testing.T) {
 	}
 }
 
+// Targets of one name are not recorded in one folder, as their graphs are those of different programs.
+func TestRecordingTargetsOfOneName(t *testing.T) {
+	clk := newFakeClock()
+	server := serving(t, podFleet(t, func(i int) *bgraph.Snapshot { return podGraph(t, i, clk.Now()) }))
+	list := writeFile(t, "targets.yml", fmt.Sprintf("- targets: ['%s/0/debug/bgraph/']\n  labels: {pod: shop}\n- targets: ['%[1]s/1/debug/bgraph/']\n  labels: {pod: shop}\n", server))
+	u := recordingFleet(t, &surroundings{clock: clk}, "-targets", list)
+	u.rounds(1)
+	folder := fileName("shop " + server)
+	testenv.Equal(t, u.counts(), folder+"_0_debug_bgraph_=2 "+folder+"_1_debug_bgraph_=2")
+	u.stop()
+	<-u.done
+}
+
 // A program whose trace was taken a moment ago gives the same one again: that is no sign of a clock that is behind, and is not recorded again.
 func TestRecordingTracesOfAFleet(t *testing.T) {
 	server := serving(t, newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))

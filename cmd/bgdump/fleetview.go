@@ -30,10 +30,12 @@ type liveFleet struct {
 	sur  *surroundings
 	life context.Context // of the command: the watches go on between two requests
 
-	mu     sync.Mutex       // held while the programs are asked
-	roster *roster          // guarded by mu
-	last   *bgraph.Snapshot // guarded by mu
-	next   time.Time        // guarded by mu: the programs are not asked again before this time
+	asking sync.Mutex       // held while the programs are asked
+	last   *bgraph.Snapshot // guarded by asking
+	next   time.Time        // guarded by asking: the programs are not asked again before this time
+
+	mu     sync.Mutex
+	roster *roster // guarded by mu
 }
 
 // serveLive shows the sources of the command line and the lists until ctx ends.
@@ -69,13 +71,12 @@ func isFleetFolder(dir string) bool {
 func (f *liveFleet) Name() string { return "Fleet" }
 
 func (f *liveFleet) Sum(ctx context.Context) (*bgraph.Snapshot, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.asking.Lock()
+	defer f.asking.Unlock()
 	if f.last != nil && f.sur.clock.Now().Before(f.next) {
 		return f.last, nil
 	}
-	f.roster.refresh(f.life)
-	s, err := sum(ctx, f.set, f.sur, f.roster.all)
+	s, err := sum(ctx, f.set, f.sur, f.members())
 	if err != nil {
 		return nil, err
 	}
@@ -83,16 +84,55 @@ func (f *liveFleet) Sum(ctx context.Context) (*bgraph.Snapshot, error) {
 	return s, nil
 }
 
-func (f *liveFleet) Open(name string) (web.Source, iter.Seq[*bgraph.Snapshot], error) {
+// members are the sources of the command line and those that the lists have now.
+func (f *liveFleet) members() []*member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, m := range f.roster.all {
-		if graphlimits.Name.Clean(m.name) == name {
-			src, err := m.reopen(f.life, f.set)
-			return filtered(src, f.set), nil, err
+	f.roster.refresh(f.life)
+	return f.roster.all
+}
+
+func (f *liveFleet) Open(name string) (web.Source, iter.Seq[*bgraph.Snapshot], error) {
+	src := &labelledSource{fleet: f, label: name}
+	if err := src.find(f.life); err != nil {
+		return nil, nil, err
+	}
+	return filtered(src, f.set), nil, nil
+}
+
+// A labelledSource is the member of a fleet that has a label, at the address that the lists give it at that time.
+type labelledSource struct {
+	fleet *liveFleet
+	label string
+	found *member
+	src   source // of found
+}
+
+func (l *labelledSource) Name() string { return printable(l.label) }
+
+func (l *labelledSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
+	if err := l.find(ctx); err != nil {
+		return nil, err
+	}
+	return l.src.Snapshot(ctx)
+}
+
+// find looks for the member again if the one that was found is in the lists no more.
+func (l *labelledSource) find(ctx context.Context) error {
+	all := l.fleet.members()
+	if slices.Contains(all, l.found) {
+		return nil
+	}
+	for _, m := range all {
+		if graphlimits.Name.Clean(m.label(all)) == l.label {
+			src, err := m.reopen(ctx, l.fleet.set)
+			if err == nil {
+				l.found, l.src = m, src
+			}
+			return err
 		}
 	}
-	return nil, nil, fmt.Errorf("there is no source %q", printable(name))
+	return fmt.Errorf("there is no source %q", l.Name())
 }
 
 // A recordedFleet shows the recordings in the folders of a folder.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,4 +185,67 @@ func TestPagesOfALiveFleet(t *testing.T) {
 		}
 		testenv.Until(t, arg, func() bool { return strings.Contains(get(path+"api/state", 200), want) })
 	}
+}
+
+// Targets of one name are told apart, and the page of a target follows it to another address, also while all programs are asked.
+func TestPagesOfTargetsWithOneName(t *testing.T) {
+	clk := newFakeClock()
+	var asking atomic.Bool
+	asked, goOn := make(chan bool, 1), make(chan bool)
+	server := serving(t, podFleet(t, func(i int) *bgraph.Snapshot {
+		switch {
+		case i == 1:
+			return nil
+		case i == 2 && asking.Load():
+			asked <- true
+			<-goOn
+		}
+		return podGraph(t, i, clk.Now())
+	}))
+	list := writeFile(t, "targets.yml", "")
+	targets := func(names ...string) {
+		var text strings.Builder
+		for i, name := range names {
+			fmt.Fprintf(&text, "- targets: ['%s/%d/debug/bgraph/']\n  labels: {pod: %s}\n", server, i, name)
+		}
+		testenv.Must(t, os.WriteFile(list, []byte(text.String()), 0o600))
+	}
+	targets("shop", "shop", "bakery")
+	get := servedFleet(t, &surroundings{clock: clk}, "-interval", minInterval.String(), "-timeout", "1h", "-targets", list)
+	names := []string{"bakery"}
+	for i := range 2 {
+		names = append(names, fmt.Sprintf("shop %s/%d/debug/bgraph/", server, i))
+	}
+	text := get("/", 200)
+	for _, name := range names {
+		testenv.Contains(t, text, ">"+name+"</a>")
+	}
+	shows := func(name, want string) {
+		t.Helper()
+		testenv.Until(t, name+" has "+want, func() bool {
+			return strings.Contains(get("/source/"+url.PathEscape(name)+"/api/state", 200), want)
+		})
+	}
+	shows(names[1], `"state":"ok"`)
+	shows(names[2], "503")
+
+	targets("away", "shop", "bakery")
+	clk.mu.Lock()
+	clk.set(clk.now.Add(refreshEvery))
+	clk.mu.Unlock()
+	shows(names[1], "there is no source")
+	shows("shop", "503")
+	asking.Store(true)
+	sum := make(chan string)
+	go func() { sum <- get("/", 200) }()
+	<-asked
+	targets("shop", "away", "bakery")
+	clk.mu.Lock()
+	clk.set(clk.now.Add(refreshEvery))
+	clk.mu.Unlock()
+	shows("shop", `"state":"ok"`)
+	shows("away", "503")
+	asking.Store(false)
+	close(goOn)
+	testenv.Contains(t, <-sum, ">shop</a>")
 }
