@@ -30,7 +30,7 @@ const mostScrapes = 64
 type agent struct {
 	set  *settings
 	sur  *surroundings
-	life context.Context // of the command: a profile is finished though its client has gone
+	life context.Context // of the command: what goes on between two scrapes, or is for several
 
 	slots chan struct{} // has room for mostScrapes
 	round chan struct{} // has room for one scrape, which asks all programs for metrics

@@ -203,6 +203,52 @@ func TestScrapeThatIsGivenUp(t *testing.T) {
 	testenv.Equal(t, log.String(), "", "what is said")
 }
 
+// A profile is taken as long as a client waits for it, so that there are no more at a time than scrapes.
+func TestProfileThatIsGivenUp(t *testing.T) {
+	asked, left := make(chan bool), make(chan bool)
+	server := serving(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- true
+		<-r.Context().Done()
+		left <- true
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	set := testenv.Need(parse([]string{"-serve", ":0", server}, io.Discard))(t)
+	a := testenv.Need(newAgent(ctx, set, &surroundings{clock: newFakeClock(), stderr: io.Discard}))(t)
+	defer a.running.Wait()
+	defer cancel()
+	ended := make(chan bool)
+	scrape := func() (leave context.CancelFunc) {
+		client, leave := context.WithCancel(ctx)
+		go func() {
+			a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", profileOfAgent, nil).WithContext(client))
+			ended <- true
+		}()
+		return leave
+	}
+	for range 2 {
+		first := scrape()
+		<-asked
+		second := scrape()
+		testenv.Until(t, "the second client waits, too", func() bool {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			c := a.captures[captureKey{seconds: usualSeconds}]
+			return c != nil && c.clients == 2
+		})
+		first()
+		<-ended
+		select {
+		case <-left:
+			t.Fatal("the capture ended with its first client")
+		default:
+		}
+		second()
+		<-left
+		<-ended
+		testenv.Equal(t, len(a.captures), 0, "captures")
+	}
+}
+
 func TestAgentNeedsPrograms(t *testing.T) {
 	for _, c := range []struct{ want, args string }{
 		{"-serve needs a running program", shopFile},

@@ -33,10 +33,14 @@ type captureKey struct {
 
 // A capture is the graph of some seconds. Several profiles may be made of it: there can be one trace of a program at a time, and
 // Pyroscope and its like want its waits, CPU time and more, each as a profile of its own, and ask for them at about the same time.
+// Each capture has a client, and so a slot of the agent's: without a client it ends.
 type capture struct {
-	done chan struct{} // closed when snap or err is there
-	snap *bgraph.Snapshot
-	err  error
+	key     captureKey
+	clients int // guarded by agent.mu
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when snap or err is there
+	snap    *bgraph.Snapshot
+	err     error
 }
 
 func (a *agent) serveProfile(w http.ResponseWriter, r *http.Request) {
@@ -50,6 +54,7 @@ func (a *agent) serveProfile(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
+	defer a.leave(c)
 	select {
 	case <-c.done:
 	case <-r.Context().Done():
@@ -99,11 +104,13 @@ func parseScrape(raw string) (key captureKey, metric string, err error) {
 
 var metricsOfProfiles = []string{"cpu", "wait", "ready", "count", "heap"}
 
-// capture returns the capture of the key that is under way, or a new one. It is an error if there is no such source.
+// capture returns the capture of the key that is under way, or a new one, which the caller must leave. It is an error if there is
+// no such source.
 func (a *agent) capture(key captureKey) (*capture, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.captures[key]; c != nil {
+		c.clients++
 		return c, nil
 	}
 	var chosen []*member
@@ -117,16 +124,39 @@ func (a *agent) capture(key captureKey) (*capture, error) {
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("there is no source %q; there are %s", printable(clip(key.source, 100)), naming(names))
 	}
-	c := &capture{done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(a.life)
+	c := &capture{key: key, clients: 1, cancel: cancel, done: make(chan struct{})}
 	a.captures[key] = c
 	a.running.Go(func() {
-		c.snap, c.err = a.take(a.life, chosen, key.seconds)
+		c.snap, c.err = a.take(ctx, chosen, key.seconds)
 		a.mu.Lock()
-		delete(a.captures, key)
+		a.forget(c)
 		a.mu.Unlock()
 		close(c.done)
 	})
 	return c, nil
+}
+
+// forget lets no more clients share a capture. Caller holds mu.
+func (a *agent) forget(c *capture) {
+	if a.captures[c.key] == c {
+		delete(a.captures, c.key)
+	}
+}
+
+// leave is for a client that does not wait for a capture any more. The last one waits until the capture has ended.
+func (a *agent) leave(c *capture) {
+	a.mu.Lock()
+	c.clients--
+	last := c.clients == 0
+	if last {
+		a.forget(c)
+	}
+	a.mu.Unlock()
+	if last {
+		c.cancel()
+		<-c.done
+	}
 }
 
 // take takes the graph of what the members do in the next seconds.
