@@ -212,7 +212,7 @@ func (p *Point) bindsTo(fd int) bool {
 	return err == nil && want.Unmap() == ip || host == "localhost" && ip.IsLoopback()
 }
 
-// Listen makes listeners of the sockets, or opens one. The file of a Unix socket that systemd has not opened goes in the
+// Listen makes listeners of the sockets, or opens one. After an error none of the sockets is open. The file of a Unix socket that systemd has not opened goes in the
 // end. It must be called in a task.
 func (p *Point) Listen(log *slog.Logger) ([]*netpoll.Listener, error) {
 	if len(p.sockets) == 0 {
@@ -227,6 +227,10 @@ func (p *Point) Listen(log *slog.Logger) ([]*netpoll.Listener, error) {
 	for _, s := range p.sockets {
 		ln, err := netpoll.ListenOn(s.FD, s.Shared)
 		if err != nil {
+			for _, rest := range p.sockets[len(p.opened):] {
+				unix.Close(rest.FD)
+			}
+			p.sockets = nil
 			p.Close()
 			return nil, fmt.Errorf("a socket that was handed over: %w", err)
 		}

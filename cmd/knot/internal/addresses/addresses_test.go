@@ -1,6 +1,7 @@
 package addresses
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capriccio-go/capriccio"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -121,4 +123,22 @@ func TestOpen(t *testing.T) {
 	defer unix.Close(p.sockets[0].FD)
 	testenv.Must(t, p.Open(os.Getuid(), os.Getgid()))
 	testenv.Equal(t, len(p.sockets), 1, "sockets")
+}
+
+// TestUndoAfterListenFailed: no descriptor is closed twice, or stays open, if one of the sockets can't be listened on.
+func TestUndoAfterListenFailed(t *testing.T) {
+	first := testenv.Need(openSocket("127.0.0.1:0"))(t)
+	second := testenv.Need(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	third := testenv.Need(openSocket("127.0.0.1:0"))(t)
+	p := &Point{Addr: "systemd:w", sockets: []Socket{{FD: first}, {FD: second}, {FD: third}}}
+	err := capriccio.Run(t.Context(), func(context.Context) error { return testenv.Err(p.Listen(testenv.Quiet())) }, capriccio.WithoutSignals(), capriccio.WithLoops(1))
+	testenv.ErrorSays(t, err, "no stream socket that listens")
+	if other := testenv.Need(unix.Open("/", unix.O_CLOEXEC, 0))(t); other != first {
+		testenv.Must(t, unix.Dup3(other, first, unix.O_CLOEXEC))
+		testenv.Must(t, unix.Close(other))
+	}
+	(&Change{Added: []*Point{p}}).Undo()
+	testenv.Check(t, unix.Close(first), "another file is closed")
+	testenv.ErrorIs(t, unix.Close(second), unix.EBADF, "the second socket is open")
+	testenv.ErrorIs(t, unix.Close(third), unix.EBADF, "the third socket is open")
 }
