@@ -168,3 +168,20 @@ func TestUnixSocket(t *testing.T) {
 	io.Copy(io.Discard, p.log) // until it has ended
 	testenv.ErrorIs(t, testenv.Err(os.Lstat(path)), fs.ErrNotExist, "the socket")
 }
+
+// TestUnixSocketOfAFailedHandOver: a successor that can't listen on all addresses leaves the file of the socket to the process
+// that serves on.
+func TestUnixSocketOfAFailedHandOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listen := "[[listen]]\naddr = '127.0.0.1:0'\n[[listen]]\naddr = 'unix:" + path + "'\n"
+	site := "[[site]]\nroot = '" + sampleSite + "'\n"
+	file := configFile(t, "%s", listen+site)
+	p := startProcess(t, knotCommand(t, "-config", file, "-quiet", "-loops", "1")).serves(t)
+	write(t, file, listen+"[[listen]]\naddr = '"+testenv.Listen(t).Addr().String()+"'\n"+site)
+	p.signal(t, syscall.SIGUSR1)
+	p.logs(t, "could not be handed over")
+	testenv.Equal(t, refused("unix", path), false, "nobody answers")
+	p.signal(t, syscall.SIGTERM)
+	testenv.Check(t, p.Wait())
+	testenv.ErrorIs(t, testenv.Err(os.Lstat(path)), fs.ErrNotExist, "the socket")
+}

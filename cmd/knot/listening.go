@@ -69,6 +69,9 @@ func (set *settings) serveOn(served *running, secure *tlsNow, predecessor <-chan
 				all = append(all, e)
 			}
 		}
+		for _, p := range set.points {
+			p.Own()
+		}
 		l.rt = task.Default()
 		close(l.opened)
 		return all, nil

@@ -54,7 +54,7 @@ type Point struct {
 	sockets  []Socket
 	datagram *Socket // of UDP; nil: none was handed over, or it is in use
 	opened   []*netpoll.Listener
-	copied   bool  // another Point, which is served, has the same sockets
+	copied   bool  // another Point has the same sockets, or the predecessor, and serves; Own ends that
 	quic     *QUIC // nil: none is served
 }
 
@@ -140,6 +140,7 @@ func Assign(points []*Point, sockets []Socket) (unused []Socket, err error) {
 			p.datagram = &s
 		default:
 			p.sockets = append(p.sockets, s)
+			p.copied = s.Name == "" // it is the predecessor's
 		}
 	}
 	passed := "it has passed none: knot must be started by a socket unit"
@@ -212,8 +213,7 @@ func (p *Point) bindsTo(fd int) bool {
 	return err == nil && want.Unmap() == ip || host == "localhost" && ip.IsLoopback()
 }
 
-// Listen makes listeners of the sockets, or opens one. After an error none of the sockets is open. The file of a Unix socket that systemd has not opened goes in the
-// end. It must be called in a task.
+// Listen makes listeners of the sockets, or opens one. After an error none of the sockets is open. It must be called in a task.
 func (p *Point) Listen(log *slog.Logger) ([]*netpoll.Listener, error) {
 	if len(p.sockets) == 0 {
 		network, addr := networkOf(p.Addr)
@@ -234,10 +234,22 @@ func (p *Point) Listen(log *slog.Logger) ([]*netpoll.Listener, error) {
 			p.Close()
 			return nil, fmt.Errorf("a socket that was handed over: %w", err)
 		}
-		ln.SetUnlinkOnClose(!p.copied && !s.Shared && p.Addr == ofUnix+ln.Addr().String())
 		p.opened = append(p.opened, ln)
 	}
+	if !p.copied {
+		p.Own()
+	}
 	return p.opened, nil
+}
+
+// Own has the files of Unix sockets removed in the end, except those of systemd's. It is for when everything is listened on:
+// until then the files are those of whoever had the sockets before.
+func (p *Point) Own() {
+	p.copied = false
+	for i, s := range p.sockets {
+		ln := p.opened[i]
+		ln.SetUnlinkOnClose(!s.Shared && p.Addr == ofUnix+ln.Addr().String())
+	}
 }
 
 // Close closes what Listen has returned.

@@ -142,3 +142,20 @@ func TestUndoAfterListenFailed(t *testing.T) {
 	testenv.ErrorIs(t, unix.Close(second), unix.EBADF, "the second socket is open")
 	testenv.ErrorIs(t, unix.Close(third), unix.EBADF, "the third socket is open")
 }
+
+// TestChangeLeavesFilesOfSystemd: the file of a socket of systemd's stays, although the socket is served in another way since.
+func TestChangeLeavesFilesOfSystemd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	fd := testenv.Need(openSocket("unix:" + path))(t)
+	before := &Point{Addr: "unix:" + path, sockets: []Socket{{FD: fd, Shared: true, Name: "unknown"}}}
+	after := &Point{Addr: "unix:" + path, TLS: true}
+	testenv.Must(t, capriccio.Run(t.Context(), func(ctx context.Context) error {
+		testenv.Need(before.Listen(testenv.Quiet()))(t)
+		c := testenv.Need(Plan([]*Point{before}, []*Point{after}))(t)
+		testenv.Need(after.Listen(testenv.Quiet()))(t)
+		c.Finish(ctx)
+		after.Close()
+		return nil
+	}, capriccio.WithoutSignals(), capriccio.WithLoops(1)))
+	testenv.Check(t, testenv.Err(os.Lstat(path)))
+}

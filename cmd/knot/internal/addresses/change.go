@@ -90,12 +90,7 @@ func (c *Change) Undo() {
 // gone are still served, until ctx ends.
 func (c *Change) Finish(ctx context.Context) {
 	for _, p := range c.Added {
-		for _, ln := range p.opened {
-			if p.copied && p.Addr == ofUnix+ln.Addr().String() {
-				ln.SetUnlinkOnClose(true)
-			}
-		}
-		p.copied = false
+		p.Own()
 	}
 	for _, p := range c.Moved {
 		for _, ln := range p.opened {
