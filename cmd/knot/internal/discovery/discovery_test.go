@@ -216,6 +216,30 @@ func TestDNS(t *testing.T) {
 	testenv.Equal(t, fmt.Sprint(got), "[http://10.0.0.4:8080]", "backends of before")
 }
 
+// TestDNSInPart: addresses that a failed question was for stay until it is answered, while those of other questions change.
+func TestDNSInPart(t *testing.T) {
+	f := newFinding(t)
+	const record = "_http._tcp.api.test. 60 SRV 1 0 8080 "
+	change := f.dnsServer(map[string]string{
+		"_http._tcp.api.test. SRV": record + "a.test.|" + record + "b.test.", "b.test. A": "b.test. 90 A 10.0.0.2",
+		"a.test. A": "a.test. 90 A 10.0.0.1", "a.test. AAAA": "a.test. 90 AAAA fd00::1",
+	})
+	f.run("srv+http://_http._tcp.api.test")
+	f.gets("http://10.0.0.1:8080*1 http://10.0.0.2:8080*1 http://[fd00::1]:8080*1")
+	f.again(time.Minute, func() {
+		change("a.test. AAAA", "SERVFAIL") // one family of a server
+		change("b.test. A", "REFUSED")     // a whole server
+		change("a.test. A", "a.test. 90 A 10.0.0.3")
+	})
+	f.gets("http://10.0.0.2:8080*1 http://10.0.0.3:8080*1 http://[fd00::1]:8080*1")
+	f.again(DefaultRefresh, func() { change("a.test. A", "a.test. 90 A 10.0.0.4") }) // it fails once more
+	f.gets("http://10.0.0.2:8080*1 http://10.0.0.4:8080*1 http://[fd00::1]:8080*1")
+	f.again(DefaultRefresh, func() { change("a.test. A", "SERVFAIL") })
+	f.again(DefaultRefresh, func() { change("a.test. AAAA", ""); change("a.test. A", "a.test. 90 A 10.0.0.5") })
+	f.gets("http://10.0.0.2:8080*1 http://10.0.0.5:8080*1")
+	f.lines("backends can't be found; those found before stay", 1) // when no server had an answer
+}
+
 // TestDNSWithoutAnAnswer: the first answer is none, and requests have no backend until there is one.
 func TestDNSWithoutAnAnswer(t *testing.T) {
 	f := newFinding(t)

@@ -20,6 +20,8 @@ type names struct {
 	name   string
 	port   string        // "": the name is that of a service
 	least  time.Duration // between two questions
+
+	answers map[question][]dns.RR // the last ones
 }
 
 func (n *names) follow(ctx context.Context, tell func([]backend, error)) {
@@ -41,7 +43,7 @@ func (n *names) find(ctx context.Context) (list []backend, ttl time.Duration, er
 	if err != nil {
 		return nil, 0, err
 	}
-	r := &resolver{config: config, ttl: maxRefresh}
+	r := &resolver{config: config, ttl: maxRefresh, before: n.answers, answers: make(map[question][]dns.RR)}
 	if n.port == "" {
 		list, err = n.service(ctx, r)
 	} else {
@@ -50,10 +52,11 @@ func (n *names) find(ctx context.Context) (list []backend, ttl time.Duration, er
 	if err != nil {
 		return nil, 0, err
 	}
+	n.answers = r.answers
 	return list, r.ttl, nil
 }
 
-// host are the addresses of a host.
+// host are the addresses of a host; with an error, those that questions which failed had before.
 func (n *names) host(ctx context.Context, r *resolver, name, port string, weight int) (list []backend, err error) {
 	found, err := r.search(ctx, name, dns.TypeA, dns.TypeAAAA)
 	for _, rr := range found {
@@ -83,6 +86,7 @@ func (n *names) service(ctx context.Context, r *resolver) (list []backend, err e
 		heaviest = max(heaviest, int(rr.(*dns.SRV).Weight))
 	}
 	var fault error
+	answered := false
 	for _, rr := range found {
 		srv := rr.(*dns.SRV)
 		if srv.Priority != first || srv.Target == "." { // RFC 2782: "." says that there is no such service
@@ -96,10 +100,11 @@ func (n *names) service(ctx context.Context, r *resolver) (list []backend, err e
 		if err != nil {
 			fault = err // others may have addresses
 		}
+		answered = answered || err == nil
 		list = append(list, of...)
 	}
 	switch {
-	case len(list) > 0:
+	case answered:
 		return list, nil
 	case fault != nil:
 		return nil, fault
@@ -109,32 +114,46 @@ func (n *names) service(ctx context.Context, r *resolver) (list []backend, err e
 
 // A resolver asks the servers of a configuration.
 type resolver struct {
-	config *dns.ClientConfig
-	ttl    time.Duration // the least of all answers
+	config  *dns.ClientConfig
+	ttl     time.Duration         // the least of all answers; 0: a question has failed
+	before  map[question][]dns.RR // answers that stay while their questions fail
+	answers map[question][]dns.RR // those of now
+}
+
+// A question is one for records of a type.
+type question struct {
+	name string // full
+	t    uint16
 }
 
 var errNoSuchName = errors.New("there is no such name")
 
-// search asks for records of a name, with the search list of the configuration. No record is an error.
+// search asks for records of a name, with the search list of the configuration. No record is an error. Questions that fail have
+// their answers of before; if no other has records, these come with an error.
 func (r *resolver) search(ctx context.Context, name string, types ...uint16) (found []dns.RR, err error) {
 	err = errNoSuchName
 	for _, full := range r.config.NameList(name) {
 		var fault error
+		var kept []dns.RR
 		missing := false
 		for _, t := range types {
 			records, err := r.ask(ctx, full, t)
 			if errors.Is(err, errNoSuchName) {
 				missing = true
 			} else if err != nil {
-				fault = err
+				fault, r.ttl = err, 0
+				records = r.before[question{full, t}]
+				kept = append(kept, records...)
+			} else {
+				found = append(found, records...)
 			}
-			found = append(found, records...)
+			r.answers[question{full, t}] = records
 		}
 		switch {
 		case len(found) > 0:
-			return found, nil
+			return append(found, kept...), nil
 		case fault != nil:
-			return nil, fmt.Errorf("DNS: %s: %w", full, fault)
+			return kept, fmt.Errorf("DNS: %s: %w", full, fault)
 		case !missing:
 			err = errors.New("the name has no such record")
 		}
