@@ -38,7 +38,8 @@ const (
 	maxSaid    = 256 << 10 // of what is said: four times the largest head of a response
 	suffix     = ".entry"
 	unfinished = ".new"
-	// abandonedAfter is the age at which an unfinished file counts as left by a process that has ended.
+	// abandonedAfter is the age at which an unfinished file counts as left by a process that has ended, and so when the process that
+	// this one follows, which may have saved files behind the first scan, saves no more.
 	abandonedAfter = time.Hour
 )
 
@@ -62,8 +63,9 @@ type files struct {
 	folder string
 	s      *state
 
-	scan sync.WaitGroup
-	stop chan struct{} // closed: the scan is to end
+	scan  sync.WaitGroup // the first scan
+	scans sync.WaitGroup // all of them
+	stop  chan struct{}  // closed: the scans are to end
 
 	unread int   // files that the system did not open; of the scan
 	cause  error // of the last of them; of the scan
@@ -167,7 +169,7 @@ func (f *files) remove(names []string) {
 	})
 }
 
-// start takes up the files that there are, in the background.
+// start takes up the files that there are, in the background, and those that there are after abandonedAfter.
 func (f *files) start() error {
 	if err := os.MkdirAll(f.folder, 0o700); err != nil {
 		return err
@@ -179,22 +181,33 @@ func (f *files) start() error {
 	os.Remove(probe)
 	f.stop = make(chan struct{})
 	f.scan.Add(1)
-	go func() {
-		defer f.scan.Done()
-		if err := filepath.WalkDir(f.folder, f.take); err != nil && err != fs.SkipAll {
-			f.s.log.Warn("knot: the folder of a cache can't be read", "folder", f.folder, "error", err)
+	f.scans.Go(func() {
+		f.takeAll()
+		f.scan.Done()
+		select {
+		case <-time.After(abandonedAfter):
+			f.takeAll()
+		case <-f.stop:
 		}
-		if f.unread > 0 {
-			f.s.log.Warn("knot: files of a cache can't be opened, and stay where they are", "folder", f.folder, "files", f.unread, "error", f.cause)
-		}
-	}()
+	})
 	return nil
 }
 
 func (f *files) close() {
 	if f.stop != nil {
 		close(f.stop)
-		f.scan.Wait()
+		f.scans.Wait()
+	}
+}
+
+// takeAll is a scan.
+func (f *files) takeAll() {
+	f.unread = 0
+	if err := filepath.WalkDir(f.folder, f.take); err != nil && err != fs.SkipAll {
+		f.s.log.Warn("knot: the folder of a cache can't be read", "folder", f.folder, "error", err)
+	}
+	if f.unread > 0 {
+		f.s.log.Warn("knot: files of a cache can't be opened, and stay where they are", "folder", f.folder, "files", f.unread, "error", f.cause)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/cache/rfc"
@@ -104,6 +105,25 @@ func TestVanishedFiles(t *testing.T) {
 	testenv.Must(t, after.files.take(folder+"/00", nil, &fs.PathError{Op: "lstat", Err: fs.ErrNotExist}))
 	testenv.Equal(t, after.Stats().Corrupt, 0)
 	testenv.Equal(t, log.String(), "")
+}
+
+// TestLateFiles: what a predecessor saves behind the scan of its successor counts for that later, too.
+func TestLateFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		c, _ := New(Config{Folder: folder}, "site", sizeOf, time.Now, testenv.Quiet())
+		testenv.Must(t, c.Start())
+		defer c.Close()
+		c.files.scan.Wait()
+		stored, _ := rfc.Store(rfc.Request{Method: "GET"}, rfc.Response{Status: 200, Header: rfc.Header{{Name: "Cache-Control", Value: "max-age=60"}}, Requested: time.Now(), Received: time.Now()}, c.files.s.rules)
+		testenv.Need(c.files.write(newEntry("http://h/", stored, []byte("body")), []byte("body")))(t)
+		testenv.Equal(t, c.Stats().Entries, 0, "entries before the second scan")
+		<-time.After(abandonedAfter)
+		c.files.scans.Wait()
+		testenv.Equal(t, c.Stats().Entries, 1)
+		testenv.AtLeast(t, c.Stats().Disk, 1, "bytes of files")
+		testenv.Equal(t, len(filesOf(t, folder)), 1, "files")
+	})
 }
 
 // TestUnreadableFiles: a file that the system does not open is not taken for a damaged one. Here its folder is a file.
