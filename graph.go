@@ -57,16 +57,18 @@ func WithDumpPath(path string) Option {
 
 // Snapshot returns the blocking graph of rt as it is at this moment, also when rt is closed; nil if rt learns none
 // (WithoutGraph). With rt nil it is that of task.Default, and nil if there is none. It may be called from any
-// goroutine, stops no loop and never parks. It takes about 10 µs for each place where tasks wait.
+// goroutine, and stops no loop: a task parks. It takes about 10 µs for each place where tasks wait.
 func Snapshot(rt *task.Runtime) *bgraph.Graph {
 	if rt == nil {
 		rt = task.Default()
 	}
-	s := (*engine.Runtime)(rt).Graph().Snapshot()
-	if s == nil {
-		return nil
-	}
-	return data.Public(s).(*bgraph.Graph)
+	var g *bgraph.Graph
+	engine.Offload(func() { // a loop that waits can't say what its scheduler does
+		if s := (*engine.Runtime)(rt).Graph().Snapshot(); s != nil {
+			g = data.Public(s).(*bgraph.Graph)
+		}
+	})
+	return g
 }
 
 // readGraphEnv is the part of readEnv for the graph.

@@ -1,10 +1,13 @@
 package capriccio_test
 
 import (
+	"context"
+	"net/http/httptest"
 	"slices"
 	"testing"
 
 	"github.com/capriccio-go/capriccio"
+	"github.com/capriccio-go/capriccio/bgraph/graphhttp"
 	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/engine"
 	"github.com/capriccio-go/capriccio/internal/testenv"
@@ -102,4 +105,23 @@ func TestRuntimesShowNothingOfEachOther(t *testing.T) {
 // scheduled reports whether the scheduler has a gate of that entrance.
 func scheduled(s *bgraph.Snapshot, entrance string) bool {
 	return slices.ContainsFunc(s.Sched.Resources, func(r bgraph.SchedResource) bool { return r.Name == "inside "+entrance })
+}
+
+// A task that takes a graph parks: else its loop could not say what its scheduler does, and other tasks would wait.
+func TestATaskThatTakesAGraphParks(t *testing.T) {
+	testenv.Must(t, capriccio.Run(t.Context(), func(context.Context) error {
+		for name, take := range map[string]func(){
+			"Snapshot": func() { capriccio.Snapshot(nil) },
+			"Handler": func() {
+				h := graphhttp.Handler(nil)
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/?format=dump&seconds=1", nil).WithContext(testenv.Cancelled()))
+			},
+		} {
+			ran := false
+			task.Go(func() { ran = true })
+			take()
+			testenv.Equal(t, ran, true, "%s: another task ran meanwhile", name)
+		}
+		return nil
+	}, capriccio.WithLoops(1), capriccio.WithoutSignals()))
 }

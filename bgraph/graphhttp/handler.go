@@ -52,12 +52,13 @@ import (
 // where only operators have access. It stops no loop, and may be called from a goroutine or a
 // task; a task parks.
 func Handler(rt *task.Runtime) http.Handler {
-	return handlerFor(func() *bgraph.Snapshot {
+	return handlerFor(func() (s *bgraph.Snapshot) {
 		from := rt
 		if from == nil {
 			from = task.Default()
 		}
-		return (*engine.Runtime)(from).Graph().Snapshot()
+		engine.Offload(func() { s = (*engine.Runtime)(from).Graph().Snapshot() })
+		return s
 	})
 }
 
