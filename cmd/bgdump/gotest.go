@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -88,7 +89,7 @@ func (r *testRun) trace(ctx context.Context, tmp string, stderr io.Writer) (file
 		return "", err
 	}
 	binary := filepath.Join(tmp, "package.test.exe")
-	if out, err := runProgram(ctx, "", "go", "test", "-c", "-o", binary, r.pkg); err != nil {
+	if out, err := runProgram(ctx, nil, "", "go", "test", "-c", "-o", binary, r.pkg); err != nil {
 		return "", fmt.Errorf("%s does not build: %w%s", printable(p.path), err, out)
 	}
 	if _, err := os.Stat(binary); err != nil { // as there are no test files
@@ -96,7 +97,7 @@ func (r *testRun) trace(ctx context.Context, tmp string, stderr io.Writer) (file
 	}
 	file = filepath.Join(tmp, path.Base(p.path))
 	fmt.Fprintf(stderr, "bgdump: running the tests of %s with an execution trace\n", printable(p.path))
-	out, err := runProgram(ctx, p.dir, binary, r.arguments(file)...)
+	out, err := runProgram(ctx, nil, p.dir, binary, r.arguments(file)...)
 	info, statErr := os.Stat(file)
 	switch {
 	case err != nil:
@@ -117,14 +118,15 @@ var benchmarkLine = regexp.MustCompile(`(?m)^\s*Benchmark`)
 
 // find asks which package it is.
 func (r *testRun) find(ctx context.Context) (p goPackage, err error) {
-	out, err := runProgram(ctx, "", "go", "list", "-f", "{{.ImportPath}}\t{{.Dir}}", "--", r.pkg)
+	var list bytes.Buffer // and not what go downloads, of which it tells on its standard error
+	out, err := runProgram(ctx, &list, "", "go", "list", "-find", "-f", "{{.ImportPath}}\t{{.Dir}}", "--", r.pkg)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return p, errors.New("bgdump test needs the command go, which is not in PATH")
 	case err != nil:
 		return p, fmt.Errorf("%s is no package: %w%s", printable(r.pkg), err, out)
 	}
-	lines := strings.Split(strings.TrimSpace(out), "\n")
+	lines := strings.Split(strings.TrimSpace(list.String()), "\n")
 	if len(lines) > 1 || !strings.Contains(lines[0], "\t") {
 		return p, fmt.Errorf("%s is %s; want one", printable(r.pkg), plural(len(lines), "package"))
 	}
@@ -151,13 +153,14 @@ const mostOutput = 4000
 // outputDelay is how long a program that has ended may leave its output open to a process that it has started.
 const outputDelay = 2 * time.Second
 
-// runProgram returns all that a program writes; if it fails, the end of that, on lines of its own.
-func runProgram(ctx context.Context, dir, program string, args ...string) (string, error) {
+// runProgram returns all that a program writes, without its standard output if stdout is to have that. If the program fails, it
+// returns the end of the text, on lines of its own.
+func runProgram(ctx context.Context, stdout *bytes.Buffer, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = outputDelay
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout, cmd.Stderr = cmp.Or(stdout, &out), &out
 	err := cmd.Run()
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		return out.String(), nil

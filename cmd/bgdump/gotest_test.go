@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ func BenchmarkSend(b *testing.B) {
 
 // TestLeftProcess: a process that a test has left with its output does not keep bgdump waiting.
 func TestLeftProcess(t *testing.T) {
-	out, err := runProgram(t.Context(), "", "sh", "-c", "sleep 60 & echo $!")
+	out, err := runProgram(t.Context(), nil, "", "sh", "-c", "sleep 60 & echo $!")
 	testenv.Must(t, err)
 	left := testenv.Need(os.FindProcess(testenv.Need(strconv.Atoi(strings.TrimSpace(out)))(t)))(t)
 	testenv.Must(t, left.Kill()) // it is there yet
@@ -88,6 +89,14 @@ func TestTestsOfAPackage(t *testing.T) {
 		}
 		testenv.Contains(t, r.errOut, want, args)
 	}
+	// With an empty cache of modules, go tells what it downloads.
+	loud := filepath.Join(t.TempDir(), "go")
+	testenv.Must(t, os.WriteFile(loud, []byte("#!/bin/sh\necho go: downloading example.com/dep v1.0.0 >&2\nexec "+testenv.Need(exec.LookPath("go"))(t)+" \"$@\"\n"), 0o700))
+	t.Setenv("PATH", filepath.Dir(loud)+":"+os.Getenv("PATH"))
+	if r := bgdump("./queue -run Queue"); r.code != exitFound {
+		t.Errorf("got %+v", r)
+	}
+	testenv.Contains(t, bgdump("./missing").errOut, "./missing is no package: exit status 1\n    go: downloading", "what go says")
 	left := testenv.Need(filepath.Glob("*"))(t)
 	testenv.Equal(t, len(left), len(testedPackages)+2, "files: %v", left)
 	t.Setenv("PATH", dir)
