@@ -102,3 +102,55 @@ func TestShutdownAfterTheEndOfTheRuntime(t *testing.T) {
 	testenv.Check(t, rt.Close())
 	testenv.Check(t, g.Shutdown(context.Background())) // the test's time limit ends this
 }
+
+// A loan is an element that counts when it is dropped.
+type loan struct{ dropped *int }
+
+func (l loan) Dropped() { *l.dropped++ }
+
+type borrower struct{ do func() }
+
+func (b *borrower) Run(c *flow.Call[loan]) {
+	c.Next()
+	b.do()
+}
+
+// An element is taken by its module or told that it is dropped: by a Shutdown that may not wait, or as a panic has ended its batch.
+func TestElementsAreTakenOrDropped(t *testing.T) {
+	for _, by := range []flow.Parallelism{flow.ByTask, flow.ByFlow, flow.ByElement} {
+		for _, panics := range []bool{false, true} {
+			simulated(t, 1, func(*engine.Runtime) {
+				g, goOn := flow.New("loans"), task.NewChan[int](0)
+				taken, dropped := 0, 0
+				in := flow.AddWith(g, "slow", by, flow.Options{Max: 1}, &borrower{func() {
+					taken++
+					if goOn.Recv(); panics {
+						panic("of a test")
+					}
+				}})
+				start(t, g)
+				for range 3 {
+					f := g.NewFlow(nil, nil)
+					for range 5 {
+						testenv.Check(t, in.Put(f, loan{&dropped}))
+					}
+					f.Release()
+				}
+				task.Sleep(time.Second)
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				if !panics {
+					cancel()
+				}
+				closer := task.Go(func() { g.Shutdown(ctx) })
+				task.Sleep(time.Second)
+				goOn.Close()
+				testenv.Check(t, closer.Join())
+				task.Sleep(time.Hour)
+				if taken+dropped != 15 || dropped == 0 {
+					t.Errorf("by %v, panics: %v: %d taken, %d dropped; want 15 together", by, panics, taken, dropped)
+				}
+			})
+		}
+	}
+}

@@ -280,7 +280,7 @@ func (g *Graph) finished(n int) {
 }
 
 // Shutdown ends the graph: no more elements come in from outside, the elements inside are worked
-// off, then the servlets end. If ctx ends before that, queued elements are dropped, their flows
+// off, then the servlets end. If ctx ends before that, queued elements are dropped (see Dropper), their flows
 // are released, and the error of ctx is returned; servlets then end when their Run returns.
 // Shutdown parks, and does not end early when the calling task is cancelled. Later calls return
 // nil at once.

@@ -59,6 +59,9 @@ type Instance[In any] struct {
 	ready ring[*mailbox[In]] // guarded by c.mu: flows that have something to do and that no servlet has
 }
 
+// A Dropper is an element that has something to give back if no module takes it. Dropped may park.
+type Dropper interface{ Dropped() }
+
 // An element is what was sent, and the flow that it belongs to.
 type element[In any] struct {
 	f *Flow
@@ -315,7 +318,7 @@ func (in *Instance[In]) dismiss() {
 	c.work.Broadcast()
 	c.room.Broadcast()
 	c.mu.Unlock()
-	release(c.g, dropped)
+	release(c.g, dropped, 0)
 }
 
 // A ring is a queue, first in, first out. The zero value is empty.

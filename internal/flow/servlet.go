@@ -167,24 +167,36 @@ func (in *Instance[In]) done(call *Call[In], taken, began time.Duration) {
 	if aborted {
 		in.dismiss() // what has come to the mailbox meanwhile
 	}
-	release(c.g, call.batch)
+	release(c.g, call.batch, call.next)
 	clear(call.batch)
 }
 
-// release lets go of elements that have been worked off or dropped.
-func release[In any](g *Graph, es []element[In]) {
+// release lets go of elements: the first that many have been taken, the others are dropped.
+func release[In any](g *Graph, es []element[In], taken int) {
 	done := 0
 	defer func() {
-		if done < len(es) { // the end of a flow has panicked
+		if done < len(es) { // the end of a flow, or Dropped, has panicked
 			done++
-			defer release(g, es[done:])
+			defer release(g, es[done:], taken-done)
 		}
 		g.finished(done)
 	}()
 	for _, e := range es {
-		if e.f != nil {
+		if done >= taken {
+			e.drop()
+		} else if e.f != nil {
 			e.f.Release()
 		}
 		done++
+	}
+}
+
+// drop lets go of an element that no module has taken.
+func (e element[In]) drop() {
+	if e.f != nil {
+		defer e.f.Release()
+	}
+	if d, ok := any(e.v).(Dropper); ok {
+		d.Dropped()
 	}
 }

@@ -166,9 +166,16 @@ type Chunk struct {
 	Bytes    []byte
 	File     *aio.File // may be nil
 	Off, Len int64     // of the file
-	// Done, if not nil, is called when the chunk has been written or has failed: to close
+	// Done, if not nil, is called when the chunk has been written, has failed or was dropped: to close
 	// the file, say.
 	Done func()
+}
+
+// Dropped implements flow.Dropper.
+func (c Chunk) Dropped() {
+	if c.Done != nil {
+		c.Done()
+	}
 }
 
 // Sent records that a Chunk has been written, or why not.
