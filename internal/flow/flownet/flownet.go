@@ -3,9 +3,10 @@
 // 2007, NetworkInput and NetworkOutput).
 //
 // A connection is a flow. It is closed when none of its elements is left in the graph and no
-// module has asked for more of its data: so no module closes it, and none can forget to. After
-// each piece of data the connection is not read until a module sends More, so that a client can't
-// send faster than the program works. A module that does not send More lets the connection end.
+// module has asked for more of its data, or when a chunk could not be written: so no module
+// closes it, and none can forget to. After each piece of data the connection is not read until a
+// module sends More, so that a client can't send faster than the program works. A module that
+// does not send More lets the connection end.
 //
 // A connection that waits for data holds neither a task nor a buffer.
 package flownet
@@ -218,7 +219,9 @@ func (o *Output) Run(c *flow.Call[Chunk]) {
 		err := errNoConnection
 		if f := c.Flow(); f != nil {
 			if conn := Conn(f); conn != nil {
-				err = o.write(conn, &chunk)
+				if err = o.write(conn, &chunk); err != nil {
+					conn.Close() // a part may have been sent, and nothing may follow that
+				}
 			}
 		}
 		if chunk.Done != nil {

@@ -225,3 +225,45 @@ func TestAClientThatGoesEndsItsFlow(t *testing.T) {
 		}
 	}) // descriptors are counted at the end
 }
+
+// twoChunks answers with a large chunk and a small one.
+type twoChunks struct {
+	Out  flow.Out[flownet.Chunk]
+	done func() // of the large one
+}
+
+func (m *twoChunks) Run(c *flow.Call[flownet.Data]) {
+	if d, _ := c.Next(); d.Err == nil {
+		m.Out.Send(c.Flow(), flownet.Chunk{Bytes: make([]byte, 16<<20), Done: m.done})
+		m.Out.Send(c.Flow(), flownet.Chunk{Bytes: []byte("second")})
+	}
+}
+
+// A client that was too slow for a part of a chunk gets the end, and no chunk after that part.
+func TestNothingFollowsAChunkThatFailed(t *testing.T) {
+	failed, goOn := make(chan bool), make(chan bool)
+	testenv.Check(t, capriccio.Run(context.Background(), func(context.Context) error {
+		ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
+		g := flow.New("two")
+		m := &twoChunks{done: func() { failed <- true; <-goOn }}
+		in, _ := flownet.AddInput(g, "in", ln, flownet.InputOptions{})
+		out, write := flownet.AddOutput(g, "out", flownet.OutputOptions{Stall: 50 * time.Millisecond})
+		flow.Connect(&in.Out, flow.Add(g, "two", flow.ByFlow, m))
+		flow.Connect(&m.Out, write)
+		flow.Discard(&out.Feed)
+		testenv.Must(t, g.Start())
+		served := task.Go(func() { in.Serve() })
+		task.Offload(func() {
+			c := testenv.Dial(t, ln.Addr().String())
+			defer c.Close()
+			io.WriteString(c, "go")
+			<-failed
+			testenv.Need(io.ReadFull(c, make([]byte, 64<<10)))(t)
+			goOn <- true
+			all := testenv.Need(io.ReadAll(c))(t)
+			testenv.True(t, !bytes.HasSuffix(all, []byte("second")), "the second chunk came after %d bytes of the first", len(all))
+		})
+		testenv.Check(t, g.Shutdown(context.Background()))
+		return served.Join()
+	}, capriccio.WithLoops(2), capriccio.WithoutSignals()))
+}
