@@ -48,7 +48,7 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 	})
 	if !idle {
 		grace, stop := context.WithTimeout(context.Background(), rt.cfg.Grace)
-		idle = rt.waitIdle(grace)
+		rt.waitIdle(grace)
 		stop()
 	}
 	rt.post(func(l *Loop) {
@@ -65,13 +65,12 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 		}
 	}
 	var err error
-	if !idle {
-		grace, stop := context.WithTimeout(context.Background(), rt.cfg.Grace)
-		if !rt.waitIdle(grace) {
-			err = rt.stuckError()
-		}
-		stop()
+	// From now on no task starts. One that has meanwhile, after the last look, may be there.
+	grace, stop := context.WithTimeout(context.Background(), rt.cfg.Grace)
+	if !rt.waitIdle(grace) {
+		err = rt.stuckError()
 	}
+	stop()
 	rt.watch.close()
 	rt.setDefault(false)
 	for _, l := range rt.loops {

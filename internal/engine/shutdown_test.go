@@ -122,6 +122,30 @@ func TestTaskThatNeverWaitsIsReported(t *testing.T) {
 	check()
 }
 
+// Shutdown does not wait without limit for a task that a plain goroutine starts when all the others have ended.
+func TestTaskThatStartsInTheLastMoment(t *testing.T) {
+	rt, check := closing(t, 2, shortGrace)
+	begun, release := make(chan struct{}), make(chan struct{})
+	cancel := rt.cancel
+	rt.cancel = func(why error) {
+		cancel(why)
+		rt.Go(func() { close(begun); <-release })
+		<-begun
+	}
+	ended := make(chan error)
+	go func() { ended <- rt.Shutdown(context.Background()) }()
+	select {
+	case err := <-ended:
+		testenv.ErrorSays(t, err, "tasks are left", "Shutdown")
+		close(release)
+	case <-time.After(time.Minute):
+		t.Error("Shutdown waits for a task without limit")
+		close(release)
+		<-ended
+	}
+	check()
+}
+
 // taken is a WaitPoint from which another caller has removed every Waiter.
 type taken struct{}
 
