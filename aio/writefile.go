@@ -130,13 +130,13 @@ func (w *fileWriter) create() error {
 
 // fill writes data to the disk.
 func (w *fileWriter) fill(data []byte) error {
-	if w.keep {
+	if _, err := w.file.Write(data); err != nil {
+		return err
+	}
+	if w.keep { // last, as a write by another user than root takes setuid and setgid away
 		if err := w.file.chmod(w.perm); err != nil {
 			return err
 		}
-	}
-	if _, err := w.file.Write(data); err != nil {
-		return err
 	}
 	return w.file.Sync()
 }

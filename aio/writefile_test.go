@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,6 +47,23 @@ func TestWriteFile(t *testing.T) {
 		testenv.True(t, errors.Is(err, fs.ErrNotExist) && err.(*fs.PathError).Path == none, "writing below what does not exist: %v", err)
 		wantNames(t, dir, "file", "link")
 	})
+}
+
+// TestWriteFileKeepsSetuid: the kernel takes the bit off a file that another user than root writes to.
+func TestWriteFileKeepsSetuid(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if os.Getuid() == 0 {
+		must(t, os.Chmod(".", 0o777))
+		const nobody = 65534
+		runtime.LockOSThread() // the user for files is a thread's
+		defer runtime.UnlockOSThread()
+		unix.Syscall(unix.SYS_SETFSUID, nobody, 0, 0)
+		defer unix.Syscall(unix.SYS_SETFSUID, 0, 0, 0)
+	}
+	must(t, WriteFile("file", []byte("old"), 0o600))
+	must(t, os.Chmod("file", 0o755|fs.ModeSetuid))
+	must(t, WriteFile("file", []byte("new"), 0o600))
+	testenv.Equal(t, need(os.Stat("file"))(t).Mode(), 0o755|fs.ModeSetuid, "the mode of a file that was there")
 }
 
 // What is no regular file stays what it is.
