@@ -6,7 +6,7 @@ exec </dev/null
 # Versions are pinned so that a new check does not break old commits. deadcode is of the version of golang.org/x/tools
 # that the module requires.
 export STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
-export DEADCODE=golang.org/x/tools/cmd/deadcode@v0.45.0
+export DEADCODE=golang.org/x/tools/cmd/deadcode@v0.52.0
 
 if [[ -z ${scratch:-} ]]; then # else this is the shell of a step
 	scratch=$(mktemp -d)
