@@ -43,16 +43,17 @@ func (l *location) matches(path string) bool {
 }
 
 // protecting are directives without which more would be open.
-var protecting = []string{"deny", "auth_basic", "auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link", "internal", "fastcgi_pass", "uwsgi_pass", "scgi_pass"}
+var protecting = []string{"deny", "auth_basic", "auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link", "internal", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "return"}
 
 // untranslated are those of them that no table is made of.
 var untranslated = []string{"auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link"}
 
-// protects is the first directive of a block, with those within it, that has one of these names and is not off; nil: there is
-// none.
+// protects is the first directive of a block, with those within it, that has one of these names and is not off, nor a return
+// that refuses nothing; nil: there is none.
 func protects(block []*Directive, names []string) *Directive {
 	for _, d := range block {
-		if slices.Contains(names, d.Name) && d.arg(0) != "off" {
+		status, _ := statusAndURL(d)
+		if slices.Contains(names, d.Name) && d.arg(0) != "off" && (d.Name != "return" || status >= "400") {
 			return d
 		}
 		if inner := protects(d.Block, names); inner != nil {
@@ -62,11 +63,16 @@ func protects(block []*Directive, names []string) *Directive {
 	return nil
 }
 
-// hidesDots reports whether a location only refuses names that begin with a dot, which Knot does itself.
-func hidesDots(l *location) bool {
-	return strings.HasPrefix(strings.TrimPrefix(l.text, "^"), `/\.`) && len(l.block) > 0 && !slices.ContainsFunc(l.block, func(d *Directive) bool {
+// refuses reports whether a location does nothing but refuse requests.
+func (l *location) refuses() bool {
+	return len(l.d.Block) > 0 && !slices.ContainsFunc(l.d.Block, func(d *Directive) bool {
 		return !(d.Name == "deny" && d.arg(0) == "all" || d.Name == "return" && (d.arg(0) == "404" || d.arg(0) == "403"))
 	})
+}
+
+// hidesDots reports whether a location only refuses names that begin with a dot, but for .well-known, as Knot does for files.
+func (l *location) hidesDots() bool {
+	return strings.HasPrefix(strings.TrimPrefix(l.text, "^"), `/\.(?!well-known`) && l.refuses()
 }
 
 // onlyRedirects reports whether a location needs no pattern, but an expression.
@@ -116,10 +122,9 @@ func (t *translation) locate(s *server, in *level) {
 			l.patterns = []string{l.text + "**"}
 		}
 		switch {
-		case hidesDots(l):
-			t.use(d)
+		case l.hidesDots(): // no pattern can say it, but the paths are for files alone
 			t.use(d.Block...)
-			continue
+			l.block, l.patterns = nil, []string{"/.**", "/**/.**"}
 		case l.err != nil && !onlyRedirects(l):
 			t.leave(d, "%v", l.err)
 			if inner := protects(d.Block, protecting); inner != nil {

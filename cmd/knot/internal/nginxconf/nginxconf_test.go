@@ -166,12 +166,48 @@ func TestProtectedLocations(t *testing.T) {
 		"location / { proxy_pass http://a; location /in/ { auth_request /auth; } }":               false,
 		"location / { proxy_pass http://a; limit_except GET { deny all; } }":                      false,
 		"location / { proxy_pass http://a; } location /s/ { secure_link $arg_md5; root /srv/s; }": false,
+		`root /srv; location ~* "\.(sql|bak)[0-9]*$" { return 403; }`:                             false,
+		`root /srv; location ~* "\.(sql|bak)[0-9]*$" { if ($args) { return 404 no; } }`:           false,
+		"root /srv; location /in/ { return 503; }":                                                false,
+		`root /srv; location ~* "\.x[0-9]*$" { return 200 yes; }`:                                 true,
+		"location / { proxy_pass http://a; } location ~ /\\.well-known/x[0-9]* { deny all; }":     false,
+		"location / { proxy_pass http://a; } location ~ /\\.(?!well-known) { deny all; }":         true,
 	} {
 		conf := testenv.Need(Parse("f", []byte("server { "+text+" }")))(t)
 		out, left := Translate(conf)
 		testenv.Equal(t, strings.Contains(string(out), "[[site]]"), want, "a site of %s", text)
 		told := slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, "the site is left out") })
 		testenv.Equal(t, told, !want, "told that there is no site of %s", text)
+	}
+}
+
+// TestRefusedNames: what nginx refuses by an expression does not reach a backend.
+func TestRefusedNames(t *testing.T) {
+	const hidden = `except = ["/.**", "/**/.**"]` + "\n"
+	for _, c := range []struct{ location, want string }{
+		{`/\.git { deny all; }`, "[[site.access]]\nmatch = \"/**/.git**\"\naction = \"deny\"\n"},
+		{`/\.well-known/private { deny all; }`, "match = \"/.well-known/private**\"\naction = \"deny\"\n"},
+		{`/\. { return 404; }`, "match = \"/.**\"\naction = \"deny\"\nstatus = 404\n"},
+		{`/\.git { return 403 "no"; }`, "match = \"/.git**\"\naction = \"deny\"\nstatus = 403\n"},
+		{`/\.(?!well-known).* { deny all; }`, hidden},
+	} {
+		for _, backend := range []string{"location / { proxy_pass http://a; }", `root /srv; location ~ \.php$ { fastcgi_pass a; }`} {
+			conf := testenv.Need(Parse("f", []byte("server { location ~ "+c.location+" "+backend+" }")))(t)
+			out, _ := Translate(conf)
+			testenv.Contains(t, string(out), c.want, "%s before %s", c.location, backend)
+		}
+	}
+}
+
+// TestPathsBeforeARefusal: an expression does not refuse paths that nginx takes another location for.
+func TestPathsBeforeARefusal(t *testing.T) {
+	for rule, want := range map[string]string{
+		"":                "match = \"/.well-known/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"/.**\"",
+		"deny 192.0.2.1;": "match = \"/.well-known/**\"\nfrom = [\"192.0.2.1\"]\naction = \"deny\"\n\n[[site.access]]\nmatch = \"/.well-known/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"/.**\"",
+	} {
+		conf := testenv.Need(Parse("f", []byte(`server { root /srv; location ~ /\. { deny all; } location ^~ /.well-known/ { } `+rule+" }")))(t)
+		out, _ := Translate(conf)
+		testenv.Contains(t, string(out), want)
 	}
 }
 

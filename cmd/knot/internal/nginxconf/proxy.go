@@ -216,6 +216,9 @@ func (t *translation) except(s *server, l *location) (all []string) {
 	for _, other := range s.before(l) {
 		if other.own("proxy_pass") == nil && other.own("fastcgi_pass") == nil && other.own("return") == nil {
 			all = append(all, other.patterns...)
+			if other.hidesDots() {
+				t.leave(other.d, "no backend gets paths with a name that begins with a dot, nor those of /.well-known")
+			}
 			if other.rewritten != "" {
 				all = append(all, other.rewritten)
 			}

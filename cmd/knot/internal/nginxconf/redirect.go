@@ -69,7 +69,7 @@ var inPattern = regexp.MustCompile(`\$(\d)(\d)`)
 func (t *translation) returns(s *server, l *location, d *Directive, out *tables) {
 	status, url := statusAndURL(d)
 	if url == "" || status[0] != '3' {
-		if url == "" && status >= "400" && status <= "498" {
+		if status >= "400" && status <= "498" {
 			for _, p := range l.patterns {
 				access := table{name: "[[site.access]]"}
 				access.set("match", quote(p))
@@ -78,9 +78,15 @@ func (t *translation) returns(s *server, l *location, d *Directive, out *tables)
 				out.access = append(out.access, access)
 			}
 			t.use(d)
+			if url != "" {
+				t.leave(d, "Knot refuses without a text")
+			}
 			return
 		}
 		t.leave(d, "Knot has redirects (301, 302, 307, 308) and refusals (400 to 498)")
+		if status > "498" {
+			s.unsafe(d, "Knot has refusals of 400 to 498")
+		}
 		return
 	}
 	if !slices.Contains([]string{"301", "302", "307", "308"}, status) {
@@ -136,10 +142,10 @@ func (t *translation) returns(s *server, l *location, d *Directive, out *tables)
 	out.redirects = append(out.redirects, r)
 }
 
-// firstOther is a more exact location that is not for redirects; nil: there is none.
+// firstOther is a more exact location that is not for redirects or refusals; nil: there is none.
 func firstOther(s *server, l *location) *location {
 	for _, other := range s.before(l) {
-		if all := other.own("return"); len(all) == 0 {
+		if len(other.own("return")) == 0 && !other.refuses() {
 			return other
 		}
 	}

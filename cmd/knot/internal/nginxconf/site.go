@@ -260,6 +260,9 @@ func (t *translation) serverRules(s *server, out *tables) {
 func (t *translation) rules(s *server, in, until *level, l *location, proxied bool, out *tables) {
 	patterns := l.patterns
 	networks := in.all(until, "allow", "deny")
+	if until != nil && s.goesBeforeRefusal(l) {
+		networks = append(in.all(nil, "allow", "deny"), &Directive{Name: "allow", Args: []string{"all"}})
+	}
 	if len(networks)*len(patterns) > mostRules {
 		s.unsafe(networks[0], "its networks and the patterns of its paths make more than %d tables", mostRules)
 		networks = nil
@@ -273,6 +276,13 @@ func (t *translation) rules(s *server, in, until *level, l *location, proxied bo
 	}
 	headers := t.headerLines(s, in, until, patterns, proxied)
 	out.headers = append(headers, out.headers...) // of two that set a line the later counts: the more exact one
+}
+
+// goesBeforeRefusal reports whether nginx takes l for paths that an expression else refuses, as that of /.well-known beside /\.
+func (s *server) goesBeforeRefusal(l *location) bool {
+	return l.kind < expression && slices.ContainsFunc(s.locations, func(other *location) bool {
+		return other.kind == expression && other.refuses() && other.matches(l.text)
+	})
 }
 
 // accessRules translates allow and deny. closed: nothing else may be said of requests for these paths.
