@@ -30,7 +30,7 @@ type goroutine struct {
 	sampled []*place      // of the step
 	proc    trace.ProcID  // where it last ran
 	folded  bool          // waits or is ready within a step
-	timed   bool          // the beginning of the wait is in the trace
+	timed   bool          // the beginning of the wait or system call is in the trace
 
 	assisting bool
 	regions   []trace.Time // when the regions began that it is in
@@ -102,6 +102,8 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 			g.proc = e.Proc()
 		case to == trace.GoWaiting && !g.fresh:
 			g.since = m.first
+		case to == trace.GoSyscall && !g.fresh:
+			g.since, g.callStack = m.first, st.Stack
 		}
 		return
 	}
@@ -122,7 +124,7 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 		if m.isReply(g, st.Stack) {
 			m.reply(g, e, st.Stack)
 		}
-		g.callStack = st.Stack
+		g.callStack, g.timed = st.Stack, true
 		g.set(to, m.now)
 	case from == trace.GoSyscall:
 		m.endCall(g, to, e)
@@ -151,6 +153,9 @@ func (m *model) transition(e *trace.Event, st *trace.StateTransition) {
 // again handles what a new generation says of a goroutine that is known: where it waits may be
 // news.
 func (m *model) again(g *goroutine, to trace.GoState, st *trace.StateTransition) {
+	if g.state == stateCalling && g.callStack == trace.NoStack {
+		g.callStack = st.Stack
+	}
 	if g.at != m.unknown || to != trace.GoWaiting || st.Stack == trace.NoStack {
 		return
 	}
@@ -310,11 +315,10 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	d := m.now.Sub(g.since)
 	g.parts.Calls++
 	if m.o.Raw || d >= m.o.LongCall {
-		began := g.since
-		m.arrive(g, m.node(g.at, callReason, "", g.callStack), e.Proc(), began)
+		m.longCall(g, e.Proc())
 		m.trail(g, pieceWait, m.now, 0, nil)
-		if !g.start.system {
-			g.at.Wait.Add(bgraph.Nanos(m.now.Sub(began)))
+		if g.timed && !g.start.system {
+			g.at.Wait.Add(bgraph.Nanos(d))
 		}
 		g.set(trace.GoRunnable, m.now)
 		g.timed = true
@@ -326,6 +330,19 @@ func (m *model) endCall(g *goroutine, to trace.GoState, e *trace.Event) {
 	g.parts.System += bgraph.Nanos(d)
 	g.folded = to != trace.GoRunning
 	g.set(to, m.now)
+}
+
+// longCall gives the system call of g a node, as a wait has.
+func (m *model) longCall(g *goroutine, p trace.ProcID) {
+	n := m.node(g.at, callReason, "", g.callStack)
+	switch {
+	case g.timed || g.start.system:
+		m.arrive(g, n, p, g.since)
+	default: // it began before the trace
+		g.at, g.folded = n, false
+		n.enter()
+		m.found(g)
+	}
 }
 
 // end is the end of a goroutine.

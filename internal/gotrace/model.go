@@ -350,7 +350,7 @@ func (m *model) unfinished() {
 	for _, id := range slices.Sorted(maps.Keys(m.all.byID)) {
 		g := m.all.byID[id]
 		if g.state == stateCalling && !g.start.system && (m.o.Raw || m.now.Sub(g.since) >= m.o.LongCall) {
-			m.arrive(g, m.node(g.at, callReason, "", g.callStack), g.proc, g.since)
+			m.longCall(g, g.proc)
 			g.state = stateWaiting
 		}
 		if m.account(g); g.start.system || g.waits() || g.ran < longStep {

@@ -3,6 +3,8 @@
 package gotrace
 
 import (
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -46,23 +48,38 @@ func TestGoroutinesWithoutAFrameRun(t *testing.T) {
 	}
 }
 
-// TestCallsUnderWayAreThere: a goroutine in a long system call at the end of the trace is there.
+// TestCallsUnderWayAreThere: a goroutine in a long system call at the end of the trace is there, also if the call began before the
+// trace did.
 func TestCallsUnderWayAreThere(t *testing.T) {
 	const callers = 5
-	var pipe [2]int
-	testenv.Must(t, syscall.Pipe(pipe[:]))
-	var all sync.WaitGroup
-	s := traced(t, func() {
-		for range callers {
-			all.Go(func() { longCall(pipe[0]) })
+	for _, before := range []bool{false, true} {
+		var pipe [2]int
+		testenv.Must(t, syscall.Pipe(pipe[:]))
+		var all sync.WaitGroup
+		begin := func() {
+			for range callers {
+				all.Go(func() { longCall(pipe[0]) })
+			}
+			stacks := make([]byte, 1<<20)
+			testenv.Until(t, "all are in the call", func() bool {
+				return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "gotrace.longCall(") == callers
+			})
 		}
-		time.Sleep(100 * time.Millisecond)
-	})
-	syscall.Close(pipe[1])
-	all.Wait()
-	syscall.Close(pipe[0])
-	if n := at(t, s, "system call", "gotrace.longCall"); n.Now != callers || n.Peak != callers {
-		t.Errorf("%d there of %d, %d at most", n.Now, callers, n.Peak)
+		if before {
+			begin()
+		}
+		s := traced(t, func() {
+			if !before {
+				begin()
+			}
+			time.Sleep(100 * time.Millisecond)
+		})
+		syscall.Close(pipe[1])
+		all.Wait()
+		syscall.Close(pipe[0])
+		if n := at(t, s, "system call", "gotrace.longCall"); n.Now != callers || n.Peak != callers || (n.Oldest == s.Span) != before {
+			t.Errorf("before the trace: %t: %d there of %d, %d at most, the oldest for %v of %v", before, n.Now, callers, n.Peak, n.Oldest, s.Span)
+		}
 	}
 }
 

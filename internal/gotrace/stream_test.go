@@ -160,6 +160,22 @@ func TestWaitsFromBeforeTheTrace(t *testing.T) {
 	}
 }
 
+// A system call that began before the trace has not arrived in it, either, and how long it took is not known.
+func TestCallsFromBeforeTheTrace(t *testing.T) {
+	s := newStream(t)
+	call := stackOf("syscall.Read", "main.serve")
+	s.change(time.Second, none, 1, trace.GoUndetermined, trace.GoSyscall, "", call)
+	s.change(time.Second, none, 2, trace.GoUndetermined, trace.GoSyscall, "", trace.NoStack)
+	s.change(2*time.Second, none, 1, trace.GoSyscall, trace.GoSyscall, "", call)
+	s.change(2*time.Second, none, 2, trace.GoSyscall, trace.GoSyscall, "", call)
+	s.change(3*time.Second, 1, 1, trace.GoSyscall, trace.GoRunnable, "", trace.NoStack)
+	got := s.m.snapshot()
+	n := at(t, got, "system call", "main.serve")
+	if n.Now != 2 || n.Arrivals != 0 || n.Wait.Count != 0 || n.Oldest != bgraph.Nanos(3*time.Second) || len(got.Nodes) != 1 {
+		t.Errorf("%+v of %d nodes; want two that have been there for 3 s", n, len(got.Nodes))
+	}
+}
+
 // A long step counts although the trace has only a part of it: of goroutines that never wait there
 // would be nothing else. Where it was preempted tells what it did.
 func TestStepsThatTheTraceCutsOff(t *testing.T) {
