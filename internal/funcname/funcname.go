@@ -46,6 +46,17 @@ var standard = func() map[string]bool {
 	return all
 }()
 
+// OfHTTP2 is what a method is called in package golang.org/x/net/http2, such as "(*serverConn).runHandler", or in the copy of that
+// package that net/http has: bundled up to Go 1.26, a package below it since. It is empty for other functions.
+func OfHTTP2(function string) string {
+	for _, spelling := range []string{"net/http.(*http2", "net/http/internal/http2.(*", "golang.org/x/net/http2.(*"} {
+		if method, ok := strings.CutPrefix(function, spelling); ok {
+			return "(*" + method
+		}
+	}
+	return ""
+}
+
 // OfProgram reports whether a function belongs to the program itself, as far as its name and its file tell: to no module with a
 // version, and to no vendor folder.
 func OfProgram(function, file string) bool {

@@ -1,12 +1,12 @@
 package gotrace
 
 import (
-	"slices"
 	"time"
 
 	"golang.org/x/exp/trace"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/funcname"
 )
 
 // A goroutine, as far as the trace has told.
@@ -201,7 +201,7 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 			g.at.wokenBy(m.waker(e, g.at))
 		}
 		g.trail, g.trailed = m.trailOf(e, false), m.now
-		if g.start.Function == serveFunction || slices.Contains(streamFunctions, g.start.Function) {
+		if g.start.Function == serveFunction || funcname.OfHTTP2(g.start.Function) == streamMethod {
 			m.begin(g, m.now, requestOpen)
 		}
 		return g

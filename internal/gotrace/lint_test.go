@@ -180,11 +180,8 @@ var lintTraces = []struct {
 			turn{reason: "chan send", function: "main.limited", run: 10 * µs, wait: either(faulty, 50*ms, 2*ms), by: 2, wakes: "main.limited"},
 			turn{reason: "sleep", function: "time.Sleep main.limited", run: 10 * µs, wait: 10 * ms, by: none})
 	}},
-	{lint.CheckQueue, "warning", "select main.ask", func(s *script, faulty bool) { // of one HTTP/2 connection
-		through := "net/http.(*http2ClientConn).roundTrip main.ask"
-		s.together(8, 30, false, turn{reason: "select", function: through, run: 10 * µs, wait: 10 * ms, by: 20, wakes: "net/http.read"})
-		s.goes(20, 0, either(faulty, 300, 30), false, turn{reason: "sync.(*Cond).Wait", function: "sync.(*Cond).Wait net/http.(*http2ClientConn).awaitOpenSlotForStreamLocked", run: either(faulty, 10*µs, 10*ms), wait: ms, by: 21})
-	}},
+	{lint.CheckQueue, "warning", "select main.ask", streamQueue("net/http.(*http2ClientConn).")},
+	{lint.CheckQueue, "warning", "select main.ask", streamQueue("net/http/internal/http2.(*ClientConn).")},
 	{lint.CheckRepeated, "warning", "read main.load", func(s *script, faulty bool) {
 		read := turn{reason: "network", function: "internal/poll.(*FD).Read net/http.read main.load main.handle net/http.serverHandler.ServeHTTP", run: 10 * µs, wait: ms, by: none}
 		turns := slices.Repeat([]turn{read}, either(faulty, 20, 2))
@@ -311,6 +308,14 @@ var lintTraces = []struct {
 			s.goes(trace.GoID(i+1), 0, 10, false, turn{reason: "select", function: fmt.Sprint("main.f", i), run: 10 * µs, wait: ms, by: none})
 		}
 	}},
+}
+
+// streamQueue is of one HTTP/2 connection, which has methods of these names.
+func streamQueue(conn string) func(*script, bool) {
+	return func(s *script, faulty bool) {
+		s.together(8, 30, false, turn{reason: "select", function: conn + "roundTrip main.ask", run: 10 * µs, wait: 10 * ms, by: 20, wakes: "net/http.read"})
+		s.goes(20, 0, either(faulty, 300, 30), false, turn{reason: "sync.(*Cond).Wait", function: "sync.(*Cond).Wait " + conn + "awaitOpenSlotForStreamLocked", run: either(faulty, 10*µs, 10*ms), wait: ms, by: 21})
+	}
 }
 
 // Each check finds what is wrong in one trace, and nothing in another one like it.

@@ -125,7 +125,7 @@ func refine(reason string, frames []bgraph.Frame) string {
 	switch {
 	case word == "select" && len(own) > 0:
 		return cmp.Or(selectFunctions[own[0].Function], word)
-	case word == "cond" && len(own) > 1 && own[1].Function == "net/http.(*http2ClientConn).awaitOpenSlotForStreamLocked":
+	case word == "cond" && len(own) > 1 && funcname.OfHTTP2(own[1].Function) == "(*ClientConn).awaitOpenSlotForStreamLocked":
 		return "stream" // of an HTTP/2 connection
 	case word == "wait" && len(own) > 0 && own[0].Function == "time.Sleep":
 		return "sleep"

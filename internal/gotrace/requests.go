@@ -50,8 +50,8 @@ const (
 
 const serveFunction = "net/http.(*conn).serve"
 
-// streamFunctions begin the goroutines of requests of HTTP/2.
-var streamFunctions = []string{"net/http.(*http2serverConn).runHandler", "golang.org/x/net/http2.(*serverConn).runHandler"}
+// streamMethod begins the goroutines of requests of HTTP/2.
+const streamMethod = "(*serverConn).runHandler"
 
 // Limits of requests.
 const (

@@ -320,3 +320,16 @@ func TestHandlers(t *testing.T) {
 		t.Errorf("behind a router of a module: %s", router[at].Function)
 	}
 }
+
+// TestHTTP2OfAllReleases: a request of HTTP/2 is as long as its goroutine, whichever copy of golang.org/x/net/http2 serves it.
+func TestHTTP2OfAllReleases(t *testing.T) {
+	for _, serves := range []string{"net/http.(*http2serverConn)", "net/http/internal/http2.(*serverConn)", "golang.org/x/net/http2.(*serverConn)"} {
+		s := newRequestStream(t)
+		s.change(20, 2, 3, trace.GoNotExist, trace.GoRunnable, "", stackOf(serves+".runHandler"))
+		s.change(21, none, 3, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+		s.change(50, 3, 3, trace.GoRunning, trace.GoNotExist, "", trace.NoStack)
+		if got := s.m.snapshot().Spans; len(got) != 1 || got[0].Kind != "request" || got[0].Times.Sum != 30 {
+			t.Errorf("%s: %+v; want a request of 30 ns", serves, got)
+		}
+	}
+}

@@ -133,6 +133,11 @@ func calls(n *bgraph.Node) *bgraph.Frame {
 	return f
 }
 
+// ofNetHTTP reports whether a function is one of net/http, or of the package for HTTP/2 that it has or is given.
+func ofNetHTTP(function string) bool {
+	return strings.HasPrefix(function, "net/http.") || funcname.OfHTTP2(function) != ""
+}
+
 // served reports whether the stack is that of a handler of net/http.
 func served(n *bgraph.Node) bool {
 	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.serverHandler.ServeHTTP" })

@@ -18,6 +18,7 @@ var foreignStacks = [][]string{
 	{"net/http.(*connReader).backgroundRead"},
 	{"net/http.(*connReader).abortPendingRead", "net/http.(*conn).serve"},
 	{"sync.(*Mutex).Lock", "net/http.(*http2serverConn).serve"},
+	{"sync.(*Mutex).Lock", "net/http/internal/http2.(*serverConn).serve"},
 	{"net/http.(*Transport).dialConnFor", "net/http.(*Transport).startDialConnForLocked.func1"},
 }
 
@@ -49,7 +50,7 @@ func TestNothingIsSaidOfForeignGoroutines(t *testing.T) {
 		}
 		for _, f := range one(false) {
 			for _, text := range []string{f.Name, f.Message, f.Path} {
-				if strings.Contains(text, "http.(*") && f.Check != CheckSystemCalls || f.Check == CheckSystemCalls && f.Severity != SeverityInfo {
+				if (strings.Contains(text, "http.(*") || strings.Contains(text, "http2.(*")) && f.Check != CheckSystemCalls || f.Check == CheckSystemCalls && f.Severity != SeverityInfo {
 					t.Fatalf("%s %s of %s: %s\nseed %d", f.Severity, f.Check, f.Name, f.Message, seed)
 				}
 			}

@@ -284,7 +284,7 @@ func (l *linter) serversOf(n *bgraph.Node, by *bgraph.Waker) *bgraph.Start {
 	var found *bgraph.Start
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
-		if st.Now <= 0 || st.Created > uint64(st.Now)/2 || st.Function == startOf(n) || strings.HasPrefix(st.Function, "net/http.") {
+		if st.Now <= 0 || st.Created > uint64(st.Now)/2 || st.Function == startOf(n) || ofNetHTTP(st.Function) {
 			continue
 		}
 		runs := declared(st.Function) == declared(by.Function) || slices.ContainsFunc(l.s.Nodes, func(m bgraph.Node) bool {
@@ -346,7 +346,7 @@ func (l *linter) streams() {
 	var most *bgraph.Node
 	for i := range l.s.Nodes {
 		n := &l.s.Nodes[i]
-		through := slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return strings.HasPrefix(f.Function, "net/http.(*http2ClientConn).") })
+		through := slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return strings.HasPrefix(funcname.OfHTTP2(f.Function), "(*ClientConn).") })
 		if through && ownPlace(n) != nil && (most == nil || l.occupancy(n) > l.occupancy(most)) {
 			most = n
 		}

@@ -85,7 +85,7 @@ func (l *linter) caller(n *bgraph.Node) *bgraph.Frame {
 func isHandler(n *bgraph.Node, f *bgraph.Frame) bool {
 	for i := range n.Stack {
 		if n.Stack[i].Function == f.Function && n.Stack[i].Line == f.Line {
-			return i+1 < len(n.Stack) && strings.HasPrefix(n.Stack[i+1].Function, "net/http.")
+			return i+1 < len(n.Stack) && ofNetHTTP(n.Stack[i+1].Function)
 		}
 	}
 	return false

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -115,11 +114,9 @@ func (l *linter) nameHandler(f *Finding, e *bgraph.Edge) bool {
 	if !l.foreign(n) {
 		n = l.s.Node(e.To) // the goroutine began with this step
 	}
-	return slices.Contains(servers, startOf(n))
+	start := startOf(n)
+	return start == "net/http.(*conn).serve" || funcname.OfHTTP2(start) == "(*serverConn).runHandler"
 }
-
-// servers are the functions that call handlers of net/http.
-var servers = []string{"net/http.(*conn).serve", "net/http.(*http2serverConn).runHandler"}
 
 // late reports whether one in a hundred ready tasks had to wait for limit or longer.
 func (l *linter) late(limit bgraph.Nanos) bool {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
@@ -151,7 +150,7 @@ func (l *linter) mostAssisted() (most *bgraph.Waker) {
 func (l *linter) begun() {
 	for i := range l.s.Starts {
 		st := &l.s.Starts[i]
-		if st.Leaked > 0 && !strings.HasPrefix(st.Function, "net/http.") {
+		if st.Leaked > 0 && !ofNetHTTP(st.Function) {
 			l.add(float64(st.Leaked), Finding{
 				// The list of leaked goroutines is younger than the trace: there may be more of them than were there at its end.
 				Severity: SeverityError, Check: CheckLeaked, Name: "goroutines of " + funcname.Short(st.Function),
