@@ -140,7 +140,7 @@ func (u *urlSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 			return s, nil
 		}
 		var answer badAnswer
-		if !errors.As(err, &answer) {
+		if !errors.As(err, &answer) || ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %w", u.Name(), err)
 		}
 		failed = append(failed, answer)
@@ -148,10 +148,12 @@ func (u *urlSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 	return nil, fmt.Errorf("%s: %w", u.Name(), allBad(failed))
 }
 
-// ask sends a request. An answer with another status than 200 is a badAnswer. The body of the
-// response must be closed.
+// ask sends a request. An answer with another status than 200 is a badAnswer, and so is one that sends bgdump to where there is no
+// answer. The body of the response must be closed.
 func (u *urlSource) ask(ctx context.Context, at *url.URL) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	first := *at
+	first.User = nil
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, first.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +163,10 @@ func (u *urlSource) ask(ctx context.Context, at *url.URL) (*http.Response, error
 		req.SetBasicAuth(at.User.Username(), password)
 	}
 	resp, err := u.client.Do(req)
+	var last *url.Error
+	if errors.As(err, &last) && (resp != nil || last.URL != first.String()) { // a redirect failed
+		return nil, moved(ctx, last)
+	}
 	if err != nil {
 		return nil, u.requestError(ctx, err)
 	}

@@ -89,6 +89,9 @@ func TestServersThatGiveNoTrace(t *testing.T) {
 	hurried.Handle("/debug/pprof/trace", answers(400, "", "profile duration exceeds server's WriteTimeout"))
 	odd := newProfiled("/debug/pprof/cmdline", "")
 	odd.HandleFunc("/debug/pprof/trace", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })
+	moved := serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://"+r.Host+"/", http.StatusMovedPermanently)
+	}))
 	strange := newProfiled("", "")
 	strange.Handle("/", answers(503, "", "in maintenance"))
 	raw := testenv.Serve(t, func(c net.Conn) { io.WriteString(c, "-ERR unknown command\r\n") })
@@ -103,6 +106,7 @@ func TestServersThatGiveNoTrace(t *testing.T) {
 		"no trace":     {serving(t, partial), `serves profiles but no execution trace (the answer at /debug/pprof/trace is 404 Not Found: Unknown profile): where the program lists the handlers of net/http/pprof, let it add /debug/pprof/trace: pprof.Trace`},
 		"pages only":   {serving(t, page), `the answer at /debug/pprof/trace is a web page, neither a graph nor a trace. If this is a Go program`},
 		"login":        {serving(t, login), "/login; perhaps you have to log in"},
+		"moved":        {moved, ": it sends us to " + strings.Replace(moved, "http:", "https:", 1) + ", which fails: http: server gave HTTP response to HTTPS client\n"},
 		"taken":        {serving(t, busy), "somebody takes a trace of it just now, and there can be one at a time: Could not enable tracing: tracing is already enabled; try again"},
 		"write limit":  {serving(t, hurried), "-seconds 1 takes a shorter trace"},
 		"no such":      {serving(t, odd), "the answer at /debug/pprof/trace is no execution trace"},
@@ -151,6 +155,14 @@ func TestServersThatGiveTraces(t *testing.T) {
 		p.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html></html>") })
 		return p
 	}
+	away := func(to string) func(*profiled) http.Handler {
+		return func(p *profiled) http.Handler {
+			p.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, strings.Replace(to, "HOST", r.Host, 1)+r.URL.Path, http.StatusMovedPermanently)
+			})
+			return p
+		}
+	}
 	closed := func(p *profiled) http.Handler {
 		p.Handle("/", answers(401, "", "no"))
 		return p
@@ -167,6 +179,9 @@ func TestServersThatGiveTraces(t *testing.T) {
 		"trace only":             {"", trace, plain, "", "", "5", "127.0.0.1"},
 		"of pages":               {"", trace, pages, "", "/", "5", "127.0.0.1"},
 		"all else is closed":     {cmdline, trace, closed, "", "", "5", "bakery"},
+		"all else is on TLS":     {cmdline, trace, away("https://HOST"), "me:secret@", "", "5", "bakery"},
+		"all else is nowhere":    {cmdline, trace, away("http://127.0.0.1:1"), "", "", "5", "bakery"},
+		"all else goes in turns": {cmdline, trace, away(""), "", "", "5", "bakery"},
 		"prefix":                 {"/admin" + cmdline, "/admin" + trace, plain, "", "/admin", "5", "bakery"},
 		"prefix and slash":       {"/admin" + cmdline, "/admin" + trace, plain, "", "/admin/debug/pprof", "5", "bakery"},
 		"named itself":           {cmdline, trace, plain, "", trace, "5", "bakery"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -80,6 +81,15 @@ func webPage(resp *http.Response) badAnswer {
 		return badAnswer{false, fmt.Errorf("it sends us to a web page, %s; perhaps you have to log in, and its admin address is another one", printable(at.Redacted()))}
 	}
 	return badAnswer{true, fmt.Errorf("the answer at %s is a web page, neither a graph nor a trace", printable(at.Path))}
+}
+
+// moved is the error of an answer that sends bgdump to where the request failed.
+func moved(ctx context.Context, failed *url.Error) badAnswer {
+	to := failed.URL
+	if at, err := url.Parse(to); err == nil {
+		to = at.Scheme + "://" + at.Host
+	}
+	return badAnswer{false, fmt.Errorf("it sends us to %s, which fails: %w", printable(to), cmp.Or(context.Cause(ctx), failed.Err))}
 }
 
 func mediaType(resp *http.Response) string {
