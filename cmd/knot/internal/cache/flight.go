@@ -33,9 +33,9 @@ const window = 256 << 10
 
 // A flight is a request to the backend, and the requests of clients that wait for its response. It is an ownctx.Receiver.
 type flight struct {
-	s     *state
-	id    string // in state.flights
-	key   string
+	s  *state
+	id string // in state.flights
+	requests
 	req   rfc.Request
 	old   *entry // that is being validated; nil: none
 	stale bool   // old may be used if that fails
@@ -263,7 +263,7 @@ func (s *state) save(e *entry, body []byte) {
 func (f *flight) separate() {
 	f.s.land(f)
 	if f.blames {
-		f.s.setAlone(f.key)
+		f.s.setAlone(f.requests)
 	}
 }
 

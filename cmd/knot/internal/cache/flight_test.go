@@ -326,3 +326,24 @@ func TestLargeResponse(t *testing.T) {
 		testenv.True(t, a.body == text, "%q: %d bytes", lines, len(a.body))
 	}
 }
+
+// TestCookiesCallNobodyAlone: that a response to a request with cookies can't be kept keeps no request without them from waiting
+// for another one.
+func TestCookiesCallNobodyAlone(t *testing.T) {
+	r := newRig(t, Config{Lifetimes: map[string]string{"200": "10m"}})
+	release := task.NewChan[struct{}](0)
+	r.says(func(x *knot.Ctx) error {
+		if x.Header("Cookie") == "" {
+			release.Recv()
+		}
+		return x.SendString(200, "", "x")
+	})
+	r.want("fwd=miss", 1, "Cookie: a=b")
+	got := r.goGet(3, "/")
+	r.waiting(3)
+	release.Close()
+	for range 3 {
+		testenv.Equal(t, (<-got).body, "x")
+	}
+	testenv.Equal(t, r.asked.Load(), 2, "requests at the backend")
+}

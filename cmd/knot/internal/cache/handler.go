@@ -22,6 +22,7 @@ type ask struct {
 	target
 	control    rfc.Control
 	authorized bool
+	cookies    bool
 	partly     bool // it wants a range
 	head       bool // it wants the head only
 	apart      bool // it is to wait for no other any more
@@ -51,6 +52,7 @@ func (c *Cache) handle(x *knot.Ctx, next knot.Handler, trust knot.Trust) error {
 		}
 	}
 	a.authorized = x.HeaderBytes("authorization") != nil
+	a.cookies = x.HeaderBytes("cookie") != nil
 	a.partly = x.HeaderBytes("range") != nil
 	return a.serve()
 }
@@ -179,7 +181,7 @@ func (a *ask) isAlone() bool {
 }
 
 func (a *ask) aloneLocked() bool {
-	return a.authorized || a.control.NoStore || a.apart || a.c.alone[string(a.key)].After(a.c.now())
+	return a.authorized || a.control.NoStore || a.apart || a.c.alone[requests{string(a.key), a.cookies}].After(a.c.now())
 }
 
 // admit has w wait for f, unless that is of no use.
@@ -194,7 +196,7 @@ func (f *flight) admit(w *waiter) bool {
 }
 
 func (a *ask) newFlight(id string, old *entry, now time.Time) *flight {
-	f := &flight{s: a.c.state, id: id, key: string(a.key), old: old, began: now}
+	f := &flight{s: a.c.state, id: id, requests: requests{string(a.key), a.cookies}, old: old, began: now}
 	f.stale = old != nil && old.IfError(&a.control, now)
 	f.blames = !a.authorized && !a.control.NoStore
 	return f
@@ -203,7 +205,7 @@ func (a *ask) newFlight(id string, old *entry, now time.Time) *flight {
 // begin sends the request.
 func (a *ask) begin(f *flight) {
 	var also []rfc.Field
-	if f.old != nil {
+	if f.old != nil && (a.cookies || a.authorized || !f.old.LacksDefaults(a.c.state.rules)) {
 		also = f.old.Validators()
 	}
 	var head []byte

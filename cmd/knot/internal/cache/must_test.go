@@ -209,6 +209,33 @@ func TestRangeOfWhatIsNotKept(t *testing.T) {
 	}
 }
 
+// TestDefaultsAfterCookies: the lifetimes of the configuration count again with the first request without cookies.
+func TestDefaultsAfterCookies(t *testing.T) {
+	for _, c := range []Config{{Lifetimes: map[string]string{"200": "10m"}}, {Heuristic: "10m"}, {}} {
+		r := newRig(t, c)
+		r.says(func(x *knot.Ctx) error {
+			innerOf(x).CopyHeader([]byte("ETag"), []byte(`"a"`))
+			innerOf(x).CopyHeader([]byte("Last-Modified"), []byte(epoch.Add(-time.Hour).Format(http.TimeFormat)))
+			if x.Header("If-None-Match") != "" {
+				x.SetStatus(304)
+				return nil
+			}
+			return x.SendString(200, "", "x")
+		})
+		const valid = "hit; fwd=stale; fwd-status=304"
+		r.want("fwd=miss; stored", 1, "Cookie: a=b")
+		r.want(valid, 2, "Cookie: a=b")
+		if c.Heuristic == "" && c.Lifetimes == nil {
+			r.want(valid, 3)
+			r.want(valid, 4)
+			continue
+		}
+		r.want("fwd=stale; stored", 3)
+		r.want("hit", 3)
+		r.want("hit", 3, "Cookie: a=b")
+	}
+}
+
 // TestOwnCookies: a cookie that a proxy of the site sets for the client that has asked is no reason not to keep the response,
 // and no other client gets it.
 func TestOwnCookies(t *testing.T) {

@@ -40,15 +40,15 @@ type state struct {
 	files  *files // nil: no folder
 
 	mu        sync.Mutex
-	resources map[string]*resource // by key; guarded by mu
-	recent    list.List            // of *entry with their body in memory, the last used first; guarded by mu
-	all       list.List            // of every *entry, the last used first; guarded by mu
-	memory    int64                // bytes that those of recent take; guarded by mu
-	disk      int64                // bytes of files; guarded by mu
-	flights   map[string]*flight   // by key, and variant if that is known; those of one request by a number; guarded by mu
-	apart     uint64               // the last such number; guarded by mu
-	alone     map[string]time.Time // until when, by key; guarded by mu
-	users     int                  // caches that have it; guarded by mu
+	resources map[string]*resource   // by key; guarded by mu
+	recent    list.List              // of *entry with their body in memory, the last used first; guarded by mu
+	all       list.List              // of every *entry, the last used first; guarded by mu
+	memory    int64                  // bytes that those of recent take; guarded by mu
+	disk      int64                  // bytes of files; guarded by mu
+	flights   map[string]*flight     // by key, and variant if that is known; those of one request by a number; guarded by mu
+	apart     uint64                 // the last such number; guarded by mu
+	alone     map[requests]time.Time // until when; guarded by mu
+	users     int                    // caches that have it; guarded by mu
 
 	counts counts
 }
@@ -99,6 +99,12 @@ func (s *Stats) Add(o Stats) {
 	s.Disk += o.Disk
 }
 
+// requests are those for a URL with, or without, cookies: rfc.Rules may let a response to the latter only be kept.
+type requests struct {
+	key     string
+	cookies bool
+}
+
 // A resource is what is kept for one URL.
 type resource struct {
 	variants []*entry // the last stored first
@@ -140,7 +146,7 @@ func newEntry(key string, stored *rfc.Stored, body []byte) *entry {
 
 func newState(limits limits, folder string, rules *rfc.Rules, now func() time.Time, log *slog.Logger) *state {
 	s := &state{limits: limits, rules: rules, now: now, log: log}
-	s.resources, s.flights, s.alone = make(map[string]*resource), make(map[string]*flight), make(map[string]time.Time)
+	s.resources, s.flights, s.alone = make(map[string]*resource), make(map[string]*flight), make(map[requests]time.Time)
 	if folder != "" {
 		s.files = &files{folder: folder, s: s}
 	}
@@ -178,7 +184,8 @@ func (s *state) put(e, old *entry, outdated *atomic.Bool) (garbage []string) {
 	if outdated != nil && outdated.Load() || e.cost > s.limits.memory {
 		return nil
 	}
-	delete(s.alone, e.key)
+	delete(s.alone, requests{e.key, false})
+	delete(s.alone, requests{e.key, true})
 	get := func(name string) string {
 		for _, f := range e.Key {
 			if f.Name == name {
@@ -390,12 +397,12 @@ func (s *state) inMemory(e *entry) (body []byte, file string) {
 	return e.body, e.file
 }
 
-// setAlone notes that the response for key can't be kept.
-func (s *state) setAlone(key string) {
+// setAlone notes that the response to such requests can't be kept.
+func (s *state) setAlone(r requests) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.alone) >= maxAlone {
 		clear(s.alone)
 	}
-	s.alone[key] = s.now().Add(aloneFor)
+	s.alone[r] = s.now().Add(aloneFor)
 }

@@ -20,6 +20,17 @@ func (s *Stored) Validators() (lines []Field) {
 	return lines
 }
 
+// LacksDefaults reports whether Rules.Lifetimes or Heuristic would make s fresh for a while if the request that it answers
+// had had no cookies. A 304 would not change that: s may have been made for the cookies.
+func (s *Stored) LacksDefaults(rules *Rules) bool {
+	if s.Defaults {
+		return false
+	}
+	other := *s
+	other.Defaults = true
+	return other.lifetimeBy(rules, s.date) > s.lifetime
+}
+
 // Freshen is s with what a 304 to a request with its Validators says (RFC 9111, 3.2 and 4.3.4); nil if that response
 // is about something else.
 func (s *Stored) Freshen(res Response, rules *Rules) *Stored {
