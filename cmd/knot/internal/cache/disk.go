@@ -189,6 +189,9 @@ func (f *files) start() error {
 			f.takeAll()
 		case <-f.stop:
 		}
+		f.s.mu.Lock()
+		f.s.purged = nil
+		f.s.mu.Unlock()
 	})
 	return nil
 }
@@ -278,27 +281,29 @@ func (f *files) read(path string, wanted bool) (e *entry, body []byte, err error
 }
 
 // adopt keeps e, which is in a file, unless there is a response in its place that is later, or that was just written there. A file
-// of a time with more room is deleted.
+// of a time with more room, or from before it was invalidated, is deleted.
 func (s *state) adopt(e *entry, name string) {
-	if e.cost > min(s.limits.memory, s.limits.disk) {
-		s.files.remove([]string{name})
-		return
-	}
 	s.mu.Lock()
+	garbage := s.adoptLocked(e, name)
+	s.mu.Unlock()
+	s.files.remove(garbage)
+}
+
+func (s *state) adoptLocked(e *entry, name string) (garbage []string) {
 	prefix := nameOf(e)
 	for _, v := range s.variantsLocked(e.key) {
-		if v.file == name || nameOf(v) == prefix && !v.Received.Before(e.Received) {
-			late := v.file != name && v.Received.After(e.Received)
-			s.mu.Unlock()
-			if late {
-				s.files.remove([]string{name})
-			}
-			return
+		if v.file == name || nameOf(v) == prefix && v.Received.Equal(e.Received) {
+			return nil
+		}
+		if nameOf(v) == prefix && v.Received.After(e.Received) {
+			return []string{name}
 		}
 	}
-	s.mu.Unlock()
+	if e.cost > min(s.limits.memory, s.limits.disk) || s.wasPurgedLocked(e) {
+		return []string{name}
+	}
 	e.file = name
-	s.files.remove(s.put(e, nil, nil))
+	return s.putLocked(e, nil)
 }
 
 // Start opens the folder, if there is one.

@@ -126,6 +126,38 @@ func TestLateFiles(t *testing.T) {
 	})
 }
 
+// TestPurgeDuringTheScan: what was invalidated before the scan has come to its file does not come back. What was asked for later does.
+func TestPurgeDuringTheScan(t *testing.T) {
+	for about, invalidate := range map[string]func(c *Cache){
+		"an URL":   func(c *Cache) { c.Purge("http://site.test/a", false) },
+		"a prefix": func(c *Cache) { c.Purge("http://site.test/", true) },
+		"POST":     func(c *Cache) { c.invalidate(urls{"http://site.test/a", false}, nil) },
+		"too many to remember": func(c *Cache) {
+			for i := range maxAlone + 1 {
+				c.Purge(fmt.Sprint("http://site.test/", i), false)
+			}
+		},
+	} {
+		folder := t.TempDir()
+		before := newRig(t, Config{Folder: folder})
+		before.sends(200, fresh, "", "body")
+		before.get("/a")
+		before.onDisk(1)
+		c, _ := New(Config{Folder: folder}, "site", sizeOf, before.now, testenv.Quiet())
+		c.files.stop = make(chan struct{})
+		c.Purge("http://site.test/ab", true)
+		c.Purge("http://site.test/", false)
+		invalidate(c)
+		before.pass(time.Second)
+		before.get("/b")
+		before.onDisk(2)
+		c.files.takeAll()
+		testenv.Equal(t, c.Stats().Entries, 1, about)
+		testenv.Equal(t, c.find([]byte("http://site.test/b"), nil) != nil, true, about)
+		testenv.Equal(t, len(filesOf(t, folder)), 1, about)
+	}
+}
+
 // TestUnreadableFiles: a file that the system does not open is not taken for a damaged one. Here its folder is a file.
 func TestUnreadableFiles(t *testing.T) {
 	folder := t.TempDir()

@@ -37,7 +37,7 @@ func (c *Cache) handle(x *knot.Ctx, next knot.Handler, trust knot.Trust) error {
 	if method != "GET" && method != "HEAD" {
 		err := next(x)
 		if ok && (err == nil || x.ResponseBegun()) && rfc.Invalidates(method, x.Status()) { // the rest of it may be lost
-			c.invalidate(nil, string(t.key))
+			c.invalidate(urls{string(t.key), false}, nil)
 		}
 		return err
 	}

@@ -21,7 +21,7 @@ const (
 	entryCost = 1 << 10
 	// aloneFor is how long requests for a URL are not kept waiting for each other, once its response could not be kept.
 	aloneFor = 10 * time.Second
-	// maxAlone is how many such URLs are remembered.
+	// maxAlone is how many such URLs are remembered, and how many that were invalidated before the scans have ended.
 	maxAlone = 10_000
 )
 
@@ -48,6 +48,7 @@ type state struct {
 	flights   map[string]*flight     // by key, and variant if that is known; those of one request by a number; guarded by mu
 	apart     uint64                 // the last such number; guarded by mu
 	alone     map[requests]time.Time // until when; guarded by mu
+	purged    map[urls]time.Time     // what was invalidated when, so that the scans don't bring it back; nil: they have ended; guarded by mu
 	users     int                    // caches that have it; guarded by mu
 
 	counts counts
@@ -148,6 +149,7 @@ func newState(limits limits, folder string, rules *rfc.Rules, now func() time.Ti
 	s := &state{limits: limits, rules: rules, now: now, log: log}
 	s.resources, s.flights, s.alone = make(map[string]*resource), make(map[string]*flight), make(map[requests]time.Time)
 	if folder != "" {
+		s.purged = make(map[urls]time.Time)
 		s.files = &files{folder: folder, s: s}
 	}
 	return s
@@ -184,6 +186,10 @@ func (s *state) put(e, old *entry, outdated *atomic.Bool) (garbage []string) {
 	if outdated != nil && outdated.Load() || e.cost > s.limits.memory {
 		return nil
 	}
+	return s.putLocked(e, old)
+}
+
+func (s *state) putLocked(e, old *entry) (garbage []string) {
 	delete(s.alone, requests{e.key, false})
 	delete(s.alone, requests{e.key, true})
 	get := func(name string) string {
@@ -314,11 +320,24 @@ func (s *state) drop(e *entry) {
 	s.files.remove(garbage)
 }
 
-// invalidate drops what is kept for URLs, and returns how many entries that were. What is being fetched for them is not
-// kept. It may park.
-func (s *state) invalidate(matches func(key string) bool, only string) (n int) {
+// urls are the URL with that text, or, with prefix, all that begin with it. The text may be a key, too.
+type urls struct {
+	text   string
+	prefix bool
+}
+
+// invalidate drops what is kept for u, and returns how many entries that were: for the keys that matches finds, nil: for
+// the key u. What is being fetched for them is not kept, nor are files of a time before that the scans find. It may park.
+func (s *state) invalidate(u urls, matches func(key string) bool) (n int) {
 	var garbage []string
 	s.mu.Lock()
+	if s.purged != nil {
+		if len(s.purged) >= maxAlone {
+			clear(s.purged)
+			s.purged[urls{prefix: true}] = s.now() // all
+		}
+		s.purged[u] = s.now()
+	}
 	dropAll := func(r *resource) {
 		for r != nil && len(r.variants) > 0 {
 			garbage = append(garbage, s.dropLocked(r.variants[0])...)
@@ -326,7 +345,7 @@ func (s *state) invalidate(matches func(key string) bool, only string) (n int) {
 		}
 	}
 	if matches == nil {
-		dropAll(s.resources[only])
+		dropAll(s.resources[u.text])
 	} else {
 		for key, r := range s.resources {
 			if matches(key) {
@@ -335,7 +354,7 @@ func (s *state) invalidate(matches func(key string) bool, only string) (n int) {
 		}
 	}
 	for id, f := range s.flights {
-		if f.key == only || matches != nil && matches(f.key) {
+		if matches == nil && f.key == u.text || matches != nil && matches(f.key) {
 			f.outdated.Store(true)
 			delete(s.flights, id)
 		}
@@ -352,10 +371,25 @@ func (c *Cache) Purge(url string, prefix bool) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.invalidate(func(key string) bool {
+	return c.invalidate(urls{want, prefix}, func(key string) bool {
 		key, _, _ = strings.Cut(key, " ")
 		return key == want || prefix && strings.HasPrefix(key, want)
-	}, ""), nil
+	}), nil
+}
+
+// wasPurgedLocked reports whether e was asked for before it was invalidated.
+func (s *state) wasPurgedLocked(e *entry) bool {
+	before := func(text string, prefix bool) bool {
+		at, ok := s.purged[urls{text, prefix}]
+		return ok && !e.Requested.After(at)
+	}
+	url, _, _ := strings.Cut(e.key, " ")
+	for i := range len(url) + 1 {
+		if before(url[:i], true) {
+			return true
+		}
+	}
+	return before(url, false) || before(e.key, false)
 }
 
 // bodyOf returns the body of e, from its file if need be; nil if that is not as it was written. It may park.
