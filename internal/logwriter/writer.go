@@ -39,6 +39,7 @@ type Writer struct {
 	out     io.Writer  // guarded by writing
 	torn    bool       // the last Write that failed has left a part of a line; guarded by writing
 	trouble trouble    // guarded by writing
+	err     error      // of the last write to out; guarded by writing
 
 	mu      sync.Mutex
 	buf     []byte      // guarded by mu
@@ -48,7 +49,6 @@ type Writer struct {
 	urgent  bool        // ... at once; guarded by mu
 	dropped uint64      // lines for which there was no room; guarded by mu
 	failed  uint64      // lines lost in writes that failed; guarded by mu
-	err     error       // first failed write; guarded by mu
 }
 
 // trouble is what has been said about lost lines. Guarded by its owner's lock.
@@ -131,7 +131,7 @@ func (w *Writer) arm(after time.Duration) {
 	w.armed, w.urgent = true, after == 0
 }
 
-// Flush writes what is buffered, and returns the first error there was. It blocks as long as the file's Write does.
+// Flush writes what is buffered, and returns the error of the last write. It blocks as long as the file's Write does.
 func (w *Writer) Flush() error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -140,20 +140,16 @@ func (w *Writer) Flush() error {
 	w.buf, w.spare = w.spare[:0], nil
 	w.armed, w.urgent = false, false
 	w.mu.Unlock()
-	var err error
 	var lost uint64 // lines
 	if len(full) > 0 {
-		lost, err = w.write(full)
-		w.report(lost, err)
+		lost, w.err = w.write(full)
+		w.report(lost, w.err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed += lost
 	if cap(full) <= 2*flushSize && w.spare == nil {
 		w.spare = full[:0]
-	}
-	if w.err == nil {
-		w.err = err
 	}
 	return w.err
 }
@@ -179,7 +175,7 @@ func within(patience time.Duration, name string, flush func() error) error {
 func (w *Writer) Redirect(out io.Writer) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	w.out, w.torn = out, false
+	w.out, w.torn, w.err = out, false, nil
 }
 
 // write writes lines, and returns how many are lost. The caller holds writing.

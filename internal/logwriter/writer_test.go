@@ -122,7 +122,12 @@ func TestLostLinesAreReported(t *testing.T) {
 	write(1)
 	reported("too slow", `level=WARN msg="the log is written too slowly, lines are lost" lines_lost=7`)
 	testenv.Equal(t, w.Dropped(), 2+3+7, "lines are lost")
-	testenv.ErrorIs(t, w.Flush(), syscall.ENOSPC, "Flush")
+	testenv.Must(t, w.Flush(), "the last line is written")
+	f.fail = syscall.ENOSPC
+	write(1)
+	testenv.ErrorIs(t, w.Flush(), syscall.ENOSPC, "the last line is lost")
+	w.Redirect(new(fickleFile))
+	testenv.Must(t, w.Flush(), "no line is lost of the other file")
 }
 
 // fullDisk takes room bytes.
