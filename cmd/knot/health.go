@@ -140,9 +140,9 @@ func (h *health) register(mux *http.ServeMux) {
 }
 
 // metricsPage adds the numbers for Prometheus.
-func metricsPage(server *knot.Server, served *running, state *health, lost func() uint64) func(*http.ServeMux) {
+func metricsPage(server *knot.Server, served *running, state *health) func(*http.ServeMux) {
 	handler := metrics.Handler(metrics.Source{
-		Server: server.Stats, Files: served.stats, TooOften: served.tooOften, Backends: served.proxyStats, Caches: served.cacheStats, LogLost: lost, Graph: state.look, Ready: state.ready, Traces: served.traces,
+		Server: server.Stats, Files: served.stats, TooOften: served.tooOften, Backends: served.proxyStats, Caches: served.cacheStats, LogLost: served.linesLost, Graph: state.look, Ready: state.ready, Traces: served.traces,
 	})
 	return func(mux *http.ServeMux) { mux.Handle("GET /metrics", handler) }
 }

@@ -65,18 +65,21 @@ func (l *logFile) close() error {
 }
 
 // retire writes what is left, when hardly a line is written to it any more. Late lines go nowhere.
-func (l *logFile) retire() error {
+func (l *logFile) retire(errorLog *slog.Logger) {
 	if l == nil || l.file == nil {
-		return nil
+		return
 	}
 	err := l.Drain(lastWords)
 	if err == nil {
 		l.Redirect(io.Discard)
-		return l.file.Close()
+		err = l.file.Close()
+	} else {
+		l.file.Close() // which ends the Write that waits
+		l.Redirect(io.Discard)
 	}
-	l.file.Close() // which ends the Write that waits
-	l.Redirect(io.Discard)
-	return err
+	if err != nil {
+		errorLog.Error("knot: what was left of the access log that was switched off could not be written", "log", l.name, "error", err)
+	}
 }
 
 // An accessLog is where the access log goes at the moment. Safe from any goroutine but those of loops.
@@ -119,14 +122,12 @@ func (a *accessLog) prepare(fresh *settings, errorLog *slog.Logger) (change, err
 	}
 	next.serves(fresh)
 	return change{
-		undo: func() { next.retire() },
+		undo: func() { next.retire(errorLog) },
 		apply: func() {
 			a.mu.Lock()
 			a.now = next
 			a.mu.Unlock()
-			if err := old.retire(); err != nil {
-				errorLog.Error("knot: what was left of the access log that was switched off could not be written", "log", old.name, "error", err)
-			}
+			old.retire(errorLog)
 		},
 	}, nil
 }

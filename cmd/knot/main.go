@@ -134,7 +134,7 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 		return err
 	}
 	var served running
-	defer served.close()
+	defer func() { err = errors.Join(err, served.close()) }() // errors of logs are those of the program
 	server := set.server
 	server.ErrorLog, server.Outgoing = errorLog, outgoing(set.sites)
 	secure, err := openTLS(&set.tls, errorLog)
@@ -149,12 +149,12 @@ func serve(ctx context.Context, set *settings, args []string, stdout, stderr io.
 	if err := log.open(set); err != nil {
 		return err
 	}
-	// Deferred before what uses the log, so that it is the last to end. Its errors are those of the program.
+	// Deferred before what uses the log, so that it is the last to end.
 	defer func() { err = errors.Join(err, log.close()) }()
 	state := newHealth(server.Stats)
 	served.loads = newReporter(ctx, server.Stats)
 	admin := &adminNow{listen: func(addr string, socket *os.File) (*adminServer, error) {
-		return listenAdmin(addr, socket, errorLog, served.stats, state.register, metricsPage(server, &served, state, log.dropped), served.purgePage)
+		return listenAdmin(addr, socket, errorLog, served.stats, state.register, metricsPage(server, &served, state), served.purgePage)
 	}}
 	served.parts = &parts{server, secure, log, admin, new(ranking)}
 	served.parts.ranks.begin(server, set)

@@ -178,6 +178,49 @@ func TestLogsOfSites(t *testing.T) {
 	}
 }
 
+// TestLogOfASiteThatFails: lines that are lost count, and what knot exits with says so.
+func TestLogOfASiteThatFails(t *testing.T) {
+	own := filepath.Join(t.TempDir(), "own.log")
+	p := start(t, "-admin", "127.0.0.1:0", "-config", configFile(t, "[[site]]\nroot = %q\nlog = %q\n", sampleSite, own))
+	testenv.Must(t, os.Remove(own))
+	testenv.Must(t, os.Symlink("/dev/full", own))
+	hangUp() // opens the log; as a setting its name is refused now
+	p.stderr.await(t, "the configuration can't be used")
+	for range 30 { // their lines are written at once
+		longRequest(t, p.url)
+	}
+	p.stderr.await(t, "access log can't be written", "no space left")
+	testenv.Until(t, "the lines count as lost", func() bool {
+		_, metrics := testenv.Get(t, http.DefaultClient, "http://"+tcpAddr.FindString(p.printed[1])+"/metrics")
+		return !strings.Contains(metrics, "knot_access_log_lost_lines_total 0")
+	})
+	http.DefaultClient.CloseIdleConnections()
+	p.stop()
+	testenv.Equal(t, p.code(), exitFailed)
+	testenv.Contains(t, p.stderr.String(), "knot: write "+own+": no space left on device\n")
+}
+
+// TestLogsOfRemovedSites: a reload does not open the log of a site anew that is not there any more.
+func TestLogsOfRemovedSites(t *testing.T) {
+	dir := t.TempDir()
+	own := filepath.Join(dir, "own.log")
+	text := fmt.Sprintf("[[site]]\nroot = %q\n", sampleSite)
+	file := configFile(t, "%slog = %q\n", text, own)
+	p := start(t, "-config", file)
+	p.ask("a", "/")
+	write(t, file, text)
+	hangUp()
+	p.stderr.await(t, "was read again")
+	testenv.Until(t, "the log is closed", func() bool {
+		os.Remove(own)
+		hangUp()
+		p.stderr.await(t, "was read again")
+		_, err := os.Stat(own)
+		return err != nil
+	})
+	p.end()
+}
+
 // TestCheckOfSites: what knot check says of settings of sites.
 func TestCheckOfSites(t *testing.T) {
 	file := configFile(t, "")

@@ -25,7 +25,7 @@ type running struct {
 
 	mu     sync.Mutex
 	sites  map[string]*site.Switch // by the addresses of the points, see at; guarded by mu
-	before []*built                // those whose proxies may have something under way; guarded by mu
+	before []*built                // those that may have something under way; guarded by mu
 	logs   map[string]*logFile     // access logs of sites, by name; guarded by mu
 	again  bool                    // a reload was asked for before the first load; guarded by mu
 
@@ -75,7 +75,7 @@ func (r *running) load(set *settings, log *slog.Logger) error {
 	}
 	r.mu.Lock()
 	r.before = slices.DeleteFunc(r.before, (*built).over)
-	if before := r.now.Swap(b); before != nil && len(before.proxies) > 0 {
+	if before := r.now.Swap(b); before != nil {
 		r.before = append(r.before, before)
 	}
 	for addr, hosts := range b.hosts {
@@ -108,11 +108,11 @@ func (r *running) atLocked(addr string) *site.Switch {
 }
 
 // close ends what is served, when no request is under way.
-func (r *running) close() {
+func (r *running) close() error {
 	if now := r.now.Load(); now != nil {
 		now.close()
 	}
-	r.closeLogs()
+	return r.closeLogs()
 }
 
 // stats are those of all sites together.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
@@ -46,7 +47,7 @@ func (b *built) addLog(s *site.Site, c *config.Site, wrong *mistakes) {
 	s.Prepare = append(s.Prepare, func(x *knot.Ctx) { x.LogTo(l.to) })
 }
 
-// openLogs opens the logs that are not open yet. They stay open to the end: a request may be logged after its site has retired.
+// openLogs opens the logs that are not open yet.
 func (r *running) openLogs(logs []*siteLog, errorLog *slog.Logger) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,11 +68,20 @@ func (r *running) openLogs(logs []*siteLog, errorLog *slog.Logger) error {
 	return nil
 }
 
-// reopenLogs opens the logs of sites anew, after they were renamed.
+// reopenLogs opens the logs of sites anew, after they were renamed, and closes those of sites that were removed by an earlier
+// reload and serve nothing any more.
 func (r *running) reopenLogs(errorLog *slog.Logger) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, file := range r.logs {
+	r.before = slices.DeleteFunc(r.before, (*built).over)
+	for name, file := range r.logs {
+		if !slices.ContainsFunc(append(slices.Clone(r.before), r.now.Load()), func(b *built) bool {
+			return slices.ContainsFunc(b.logs, func(l *siteLog) bool { return l.name == name })
+		}) {
+			delete(r.logs, name)
+			file.retire(errorLog)
+			continue
+		}
 		if err := file.reopen(); err != nil {
 			errorLog.Error("knot: the access log of a site can't be opened anew; the old file stays in use", "error", err)
 		}
@@ -79,10 +89,22 @@ func (r *running) reopenLogs(errorLog *slog.Logger) {
 }
 
 // closeLogs writes what is left of the logs of sites.
-func (r *running) closeLogs() {
+func (r *running) closeLogs() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, file := range r.logs {
-		file.close()
+		err = errors.Join(err, file.close())
 	}
+	return err
+}
+
+// linesLost is how many lines were lost of the access logs that are open.
+func (r *running) linesLost() uint64 {
+	n := r.parts.logs.dropped()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, file := range r.logs {
+		n += file.Dropped()
+	}
+	return n
 }
