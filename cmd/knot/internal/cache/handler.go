@@ -210,6 +210,7 @@ func (a *ask) begin(f *flight) {
 	}
 	var head []byte
 	head, f.req = a.request(a.x, also)
+	f.req.NoStore = a.control.NoStore
 	next, rewritten := a.next, a.rewritten
 	handler := next
 	if rewritten != "" {

@@ -128,6 +128,10 @@ func TestRequests(t *testing.T) {
 	deaf.sends(200, fresh, "", "x")
 	deaf.get("/")
 	deaf.want("hit", 1, "Cache-Control: no-cache")
+	deaf = newRig(t, Config{IgnoreClients: true})
+	deaf.sends(200, fresh, "", "x")
+	deaf.get("/", "Cache-Control: no-store")
+	deaf.want("hit", 1)
 }
 
 // TestTold: where the backend is told by this server who the client is, nothing that is kept is the answer, and the answer is not

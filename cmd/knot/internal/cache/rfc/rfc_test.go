@@ -34,7 +34,7 @@ func store(req string, status int, res string, rules *Rules) (*Stored, string) {
 	if !h.Has("Date") {
 		h = append(h, Field{"Date", at(0)})
 	}
-	return Store(Request{"GET", lines(req)}, Response{status, h, epoch.Add(-time.Second), epoch}, rules)
+	return Store(Request{"GET", lines(req), controlOf(lines(req)).NoStore}, Response{status, h, epoch.Add(-time.Second), epoch}, rules)
 }
 
 // TestStore has a case for each requirement of RFC 9111 on what may be stored: the sections are its own.
@@ -86,7 +86,7 @@ func TestStore(t *testing.T) {
 		_, why := store(c.req, c.status, c.res, rules)
 		testenv.Equal(t, why, c.why, c.section)
 	}
-	_, why := Store(Request{"POST", nil}, Response{200, lines("Cache-Control: max-age=9"), epoch, epoch}, rules)
+	_, why := Store(Request{Method: "POST"}, Response{200, lines("Cache-Control: max-age=9"), epoch, epoch}, rules)
 	testenv.Equal(t, why, "method", "3: the method")
 }
 

@@ -34,8 +34,9 @@ func (r *Rules) foreignCookie(h Header) bool {
 
 // A Request is one that was, or would be, sent to the backend.
 type Request struct {
-	Method string
-	Header Header
+	Method  string
+	Header  Header
+	NoStore bool // the client's Cache-Control counts, and has no-store
 }
 
 // A Response is what came back.
@@ -74,7 +75,6 @@ var (
 // Store decides whether a response may be stored, and is of use (RFC 9111, 3). It returns nil and the reason if not.
 func Store(req Request, res Response, rules *Rules) (s *Stored, why string) {
 	cc := controlOf(res.Header)
-	ofRequest, _ := req.Header.Get("Cache-Control")
 	authorized := req.Header.Has("Authorization")
 	status := slices.Contains(heuristic, res.Status)
 	vary := varyNames(res.Header)
@@ -85,7 +85,7 @@ func Store(req Request, res Response, rules *Rules) (s *Stored, why string) {
 		return nil, "status"
 	case cc.MustUnderstand && !slices.Contains(understood, res.Status):
 		return nil, "must-understand"
-	case cc.NoStore && !cc.MustUnderstand, ParseControl(ofRequest).NoStore:
+	case cc.NoStore && !cc.MustUnderstand, req.NoStore:
 		return nil, "no-store"
 	case cc.Private:
 		return nil, "private"
