@@ -282,10 +282,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var out bytes.Buffer
 	engine.Offload(func() {
 		q.whole, q.text.Whole = s, s
-		if q.focus != nil || q.ignore != nil {
-			s = s.Filter(q.focus, q.ignore)
-		}
-		err = q.render(&out, s)
+		err = q.render(&out, s.Filter(q.focus, q.ignore))
 	})
 	if err != nil {
 		refuse(w, refusal{http.StatusInternalServerError, err.Error()})

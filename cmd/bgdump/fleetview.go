@@ -97,7 +97,7 @@ func (f *liveFleet) Open(name string) (web.Source, iter.Seq[*bgraph.Snapshot], e
 	if err := src.find(f.life); err != nil {
 		return nil, nil, err
 	}
-	return filtered(src, f.set), nil, nil
+	return src, nil, nil
 }
 
 // A labelledSource is the member of a fleet that has a label, at the address that the lists give it at that time.
@@ -241,12 +241,12 @@ func (f *recordedFleet) Open(name string) (web.Source, iter.Seq[*bgraph.Snapshot
 	}
 	past := func(yield func(*bgraph.Snapshot) bool) {
 		for _, name := range evenly(names, mostPast) {
-			if s, err := bgraph.ReadFile(filepath.Join(dir, name)); err == nil && !yield(s.Filter(f.set.focus, f.set.ignore)) {
+			if s, err := bgraph.ReadFile(filepath.Join(dir, name)); err == nil && !yield(s) {
 				return
 			}
 		}
 	}
-	return filtered(&latestRecording{dir: dir}, f.set), past, nil
+	return &latestRecording{dir: dir}, past, nil
 }
 
 // evenly picks at most n elements, the first and the last and others evenly between them.
@@ -339,7 +339,7 @@ func (f *recordedFleet) Compare(ctx context.Context, name string, length, earlie
 		}
 	}
 	var text bytes.Buffer
-	err := graphcompare.Judge(sides[0], sides[1]).WriteText(&text)
+	err := graphcompare.Judge(sides[0], sides[1], f.set.focus, f.set.ignore).WriteText(&text)
 	return text.String(), err
 }
 
@@ -370,7 +370,7 @@ func (f *recordedFleet) between(ctx context.Context, lists map[string][]string, 
 				continue // removed by the recorder, or cut off: the others say enough
 			}
 			if len(all) == 0 || s.Kind == all[0].Kind {
-				all = append(all, s.Filter(f.set.focus, f.set.ignore))
+				all = append(all, s)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,16 @@ func getter(t *testing.T, address string) func(path string, status int) string {
 		testenv.Equal(t, resp.StatusCode, status, path)
 		return readAll(t, resp.Body)
 	}
+}
+
+// The page shows what -focus and -ignore leave.
+func TestPageOfAPart(t *testing.T) {
+	get := servedFleet(t, &surroundings{clock: newFakeClock()}, "-focus", "mutex|sleep", "-ignore", "sleep", shopFile)
+	testenv.Until(t, "the page has only mutexes", func() bool {
+		reasons := regexp.MustCompile(`"reason":"[^"]*"`).FindAllString(get("/api/state", 200), -1)
+		slices.Sort(reasons)
+		return strings.Join(slices.Compact(reasons), " ") == `"reason":"end" "reason":"mutex" "reason":"start"`
+	})
 }
 
 // slowLock makes the waits for mutexes longer.

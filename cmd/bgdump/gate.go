@@ -43,12 +43,7 @@ func gate(ctx context.Context, set *settings, sur *surroundings) (int, error) {
 			return exitFailed, errors.New("these cannot be compared: some are graphs of tasks, others execution traces")
 		}
 	}
-	for _, side := range sides {
-		for i, s := range side {
-			side[i] = s.Filter(set.focus, set.ignore)
-		}
-	}
-	v := graphcompare.Judge(before, after)
+	v := graphcompare.Judge(before, after, set.focus, set.ignore)
 	err := output(set, sur, func(w io.Writer) error {
 		switch {
 		case set.json:

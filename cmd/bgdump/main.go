@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
-	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
 	"github.com/capriccio-go/capriccio/internal/kube"
 )
@@ -162,7 +161,7 @@ func suits(src source, set *settings) error {
 func serve(ctx context.Context, set *settings, src source, sur *surroundings) error {
 	return servePage(set, sur, src.Name(), func(ln net.Listener, o web.Options) error {
 		o.Lazy = isURL(src)
-		return web.Serve(ctx, ln, filtered(src, set), o)
+		return web.Serve(ctx, ln, src, o)
 	})
 }
 
@@ -173,36 +172,11 @@ func servePage(set *settings, sur *surroundings, what string, fn func(net.Listen
 		return err
 	}
 	fmt.Fprintf(sur.stdout, "the graph of %s is on http://%s\nstop with Ctrl-C\n", what, ln.Addr())
-	return fn(ln, web.Options{Interval: set.interval, Timeout: set.timeout + time.Second})
-}
-
-// filtered is src without what the flags -focus and -ignore leave out.
-func filtered(src source, set *settings) source {
-	if set.focus == nil && set.ignore == nil {
-		return src
-	}
-	return filteredSource{src, set}
+	return fn(ln, web.Options{Interval: set.interval, Timeout: set.timeout + time.Second, Focus: set.focus, Ignore: set.ignore})
 }
 
 // isURL reports whether an answer may be a trace, which costs the program something.
 func isURL(src source) bool {
-	if f, ok := src.(filteredSource); ok {
-		src = f.source
-	}
 	_, ok := src.(*urlSource)
 	return ok
-}
-
-// A filteredSource shows only what the flags -focus and -ignore leave.
-type filteredSource struct {
-	source
-	set *settings
-}
-
-func (f filteredSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
-	s, err := f.source.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.Filter(f.set.focus, f.set.ignore), nil
 }

@@ -122,9 +122,12 @@ func (s *Snapshot) NameOf(k Key) string {
 }
 
 // Filter returns a Snapshot with only the nodes whose name, reason or a function of whose stack
-// focus matches, and ignore does not. A nil focus matches every node, a nil ignore none. The start
-// and the end are always kept, and so are edges and crossings between nodes that are kept.
+// focus matches, and ignore does not. A nil focus matches every node, a nil ignore none; if both are
+// nil, it returns s. The start and the end are always kept, and so are edges and crossings between nodes that are kept.
 func (s *Snapshot) Filter(focus, ignore *regexp.Regexp) *Snapshot {
+	if focus == nil && ignore == nil {
+		return s
+	}
 	out := *s
 	out.Nodes, out.Edges = nil, nil
 	for i := range s.Nodes {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -65,9 +66,10 @@ type Difference struct {
 	size float64 // in goroutines
 }
 
-// Judge compares captures of a program before and after a change. Each side must have at least one capture.
-func Judge(before, after []*bgraph.Snapshot) *Verdict {
-	j := newJudge(before, after)
+// Judge compares captures of a program before and after a change, or what Snapshot.Filter leaves of them. Each side must have at
+// least one capture.
+func Judge(before, after []*bgraph.Snapshot, focus, ignore *regexp.Regexp) *Verdict {
+	j := newJudge(before, after, focus, ignore)
 	v := &Verdict{Before: sideOf(before[0]), After: sideOf(after[0]), Captures: [2]int{len(before), len(after)}, PerRequest: j.perRequest,
 		Regressions: []Difference{}, Better: []Difference{}, Other: []Difference{}}
 	j.findings(v)
@@ -85,6 +87,7 @@ func Judge(before, after []*bgraph.Snapshot) *Verdict {
 // A judge has the figures of all captures, those before the change first. Keys are those of the captures after the change;
 // keys of captures before it are translated.
 type judge struct {
+	whole      []*bgraph.Snapshot // before Filter
 	all        []*bgraph.Snapshot
 	old        int // of all, how many are before the change
 	successor  map[bgraph.Key]bgraph.Key
@@ -95,10 +98,13 @@ type judge struct {
 	least      float64 // goroutines, see leastTime
 }
 
-func newJudge(before, after []*bgraph.Snapshot) *judge {
-	was, is := placesOf(before), placesOf(after)
-	j := &judge{all: slices.Concat(before, after), old: len(before), successor: successors(was, is),
-		nodes: map[bgraph.Key]*bgraph.Node{}, names: words.Names(is), perRequest: true}
+func newJudge(before, after []*bgraph.Snapshot, focus, ignore *regexp.Regexp) *judge {
+	j := &judge{whole: slices.Concat(before, after), old: len(before), nodes: map[bgraph.Key]*bgraph.Node{}, perRequest: true}
+	for _, s := range j.whole {
+		j.all = append(j.all, s.Filter(focus, ignore))
+	}
+	was, is := placesOf(j.all[:j.old]), placesOf(j.all[j.old:])
+	j.successor, j.names = successors(was, is), words.Names(is)
 	for i := range is.Nodes {
 		j.nodes[is.Nodes[i].Key] = &is.Nodes[i]
 	}
@@ -233,7 +239,7 @@ func (j *judge) findings(v *Verdict) {
 	var order []id
 	for i, s := range j.all {
 		seen := map[id]bool{}
-		for _, f := range lint.Find(s) {
+		for _, f := range lint.FindPart(j.whole[i], s) {
 			at := id{check: f.Check, node: j.keyIn(i, f.Node), to: j.keyIn(i, f.To)}
 			if f.Node == 0 {
 				at.name = f.Name

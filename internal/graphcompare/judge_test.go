@@ -3,6 +3,7 @@ package graphcompare
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,6 +31,17 @@ type scene struct {
 }
 
 var usualScene = scene{requests: 1000, lockWait: 1, queries: 1, idle: 5, cpu: 0.1}
+
+// A part in which all goroutines wait for a lock is no deadlock while others sleep.
+func TestFindingsOfAPart(t *testing.T) {
+	later := side(usualScene, 1)
+	later[0].Nodes = []bgraph.Node{{Key: sceneLock, Reason: "mutex", Now: 1, Oldest: 3e9}, {Key: sceneIdle, Reason: "sleep", Now: 1}}
+	for _, focus := range []*regexp.Regexp{nil, regexp.MustCompile("mutex")} {
+		if v := Judge(side(usualScene, 1), later, focus, nil); len(v.Regressions) > 0 {
+			t.Errorf("focus %v: got %+v; want no regression", focus, v.Regressions)
+		}
+	}
+}
 
 func (sc scene) snapshot() *bgraph.Snapshot {
 	s := &bgraph.Snapshot{Kind: bgraph.KindGoroutines, Span: 1e9, Sampling: 1}
@@ -108,10 +120,10 @@ func TestADifferenceIsMoreThanNoise(t *testing.T) {
 		{[]float64{0.001, 0.001, 0.001}, []float64{0.01, 0.01, 0.01}, ""},    // 9 ms in a second, of 1,000 requests
 		{[]float64{0.001, 0.001, 0.001}, []float64{0.04, 0.04, 0.04}, worse}, // 39 ms
 	} {
-		got := verdictOf(Judge(side(usualScene, c.before...), side(usualScene, c.after...)))
+		got := verdictOf(Judge(side(usualScene, c.before...), side(usualScene, c.after...), nil, nil))
 		testenv.Equal(t, got, c.want, "%v, then %v", c.before, c.after)
 		moved := usualScene.with(func(sc *scene) { sc.line = 7 }) // other keys
-		got = verdictOf(Judge(side(usualScene, c.before...), side(moved, c.after...)))
+		got = verdictOf(Judge(side(usualScene, c.before...), side(moved, c.after...), nil, nil))
 		testenv.Equal(t, got, c.want, "%v, then %v in lines that moved", c.before, c.after)
 	}
 }
@@ -131,16 +143,16 @@ func TestWhatIsWorse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before, after := side(usualScene, 1, 1, 1), side(usualScene.with(c.change), 1, 1, 1)
-			testenv.Equal(t, verdictOf(Judge(before, after)), c.want)
+			testenv.Equal(t, verdictOf(Judge(before, after, nil, nil)), c.want)
 		})
 	}
 	// Without requests to count, a lock that more goroutines want is no slower.
 	jobs := usualScene.with(func(sc *scene) { sc.noResponses = true })
 	twice := jobs.with(func(sc *scene) { sc.requests, sc.idle = 2000, 2.5 })
-	if v := Judge(side(jobs, 1, 1, 1), side(twice, 1, 1, 1)); len(v.Regressions) > 0 {
+	if v := Judge(side(jobs, 1, 1, 1), side(twice, 1, 1, 1), nil, nil); len(v.Regressions) > 0 {
 		t.Errorf("twice the load: %s", verdictOf(v))
 	}
-	testenv.Equal(t, verdictOf(Judge(side(jobs, 1, 1, 1), side(jobs, 2, 2, 2))), "+wait mutex main.lookup")
+	testenv.Equal(t, verdictOf(Judge(side(jobs, 1, 1, 1), side(jobs, 2, 2, 2), nil, nil)), "+wait mutex main.lookup")
 }
 
 // A lock that was never waited for has no node.
@@ -149,7 +161,7 @@ func TestALockThatIsNew(t *testing.T) {
 	for _, s := range without {
 		s.Nodes, s.Edges = s.Nodes[1:], nil
 	}
-	v := Judge(without, side(usualScene.with(func(sc *scene) { sc.cpu = 0 }), 1, 1, 1))
+	v := Judge(without, side(usualScene.with(func(sc *scene) { sc.cpu = 0 }), 1, 1, 1), nil, nil)
 	testenv.Equal(t, verdictOf(v), "+wait mutex main.lookup")
 }
 
@@ -175,7 +187,7 @@ func TestFindingsThatAreNew(t *testing.T) {
 		{stuck(no, no, yes), stuck(yes, yes, yes), false, false},
 		{stuck(yes, no, yes), stuck(no, no, no), false, true},
 	} {
-		v := Judge(c.before, c.after)
+		v := Judge(c.before, c.after, nil, nil)
 		worse, better := strings.Contains(verdictOf(v), "+finding convoy"), strings.Contains(verdictOf(v), "-finding convoy")
 		if worse != c.worse || better != c.better {
 			t.Errorf("got %s; want worse %v, better %v", verdictOf(v), c.worse, c.better)
@@ -185,14 +197,14 @@ func TestFindingsThatAreNew(t *testing.T) {
 
 func TestVerdictText(t *testing.T) {
 	after := usualScene.with(func(sc *scene) { sc.queries, sc.idle, sc.cpu = 20, 20, 0.01 })
-	v := Judge(side(usualScene, 1, 1.1, 1.2), side(after, 3, 3.1, 3.3))
+	v := Judge(side(usualScene, 1, 1.1, 1.2), side(after, 3, 3.1, 3.3), nil, nil)
 	var text, markdown bytes.Buffer
 	testenv.Must(t, v.WriteText(&text))
 	testenv.Must(t, v.WriteMarkdown(&markdown))
 	testenv.Golden(t, "verdict.golden", text.Bytes())
 	testenv.Golden(t, "verdict.md.golden", markdown.Bytes())
 	testenv.Check(t, testenv.Err(json.Marshal(v)))
-	same := Judge(side(usualScene, 1), side(usualScene, 1))
+	same := Judge(side(usualScene, 1), side(usualScene, 1), nil, nil)
 	if text := same.Summary(); !strings.HasPrefix(text, "No regression (1 capture before") {
 		t.Errorf("got %s", text)
 	}

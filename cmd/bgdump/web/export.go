@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphview/draw"
 	"github.com/capriccio-go/capriccio/internal/graphview/export"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"
@@ -20,26 +19,26 @@ import (
 type format struct {
 	ending string
 	kind   string
-	write  func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error
+	write  func(v *view, w io.Writer, params func(string) string) error
 }
 
 var formats = map[string]format{
-	"dump": {"bgraph", "application/octet-stream", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return s.Encode(w) }},
-	"json": {"json", "application/json", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error { return export.WriteJSON(w, s) }},
-	"pprof": {"pb.gz", "application/octet-stream", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error {
-		return export.WriteProfile(w, s)
+	"dump": {"bgraph", "application/octet-stream", func(v *view, w io.Writer, _ func(string) string) error { return v.shown.Encode(w) }},
+	"json": {"json", "application/json", func(v *view, w io.Writer, _ func(string) string) error { return export.WriteJSON(w, v.shown) }},
+	"pprof": {"pb.gz", "application/octet-stream", func(v *view, w io.Writer, _ func(string) string) error {
+		return export.WriteProfile(w, v.shown)
 	}},
-	"text": {"txt", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, _ func(string) string) error {
-		return tables.WriteText(w, s, tables.Options{})
+	"text": {"txt", "text/plain; charset=utf-8", func(v *view, w io.Writer, _ func(string) string) error {
+		return tables.WriteText(w, v.shown, tables.Options{Whole: v.whole})
 	}},
-	"dot": {"dot", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return draw.WriteDOT(w, s, draw.Options{Color: params("color"), Findings: lint.Find(s)})
+	"dot": {"dot", "text/plain; charset=utf-8", func(v *view, w io.Writer, params func(string) string) error {
+		return draw.WriteDOT(w, v.shown, draw.Options{Color: params("color"), Findings: lint.FindPart(v.whole, v.shown)})
 	}},
-	"svg": {"svg", "image/svg+xml", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return draw.WriteSVG(w, s, draw.Options{Color: params("color"), Findings: lint.Find(s)})
+	"svg": {"svg", "image/svg+xml", func(v *view, w io.Writer, params func(string) string) error {
+		return draw.WriteSVG(w, v.shown, draw.Options{Color: params("color"), Findings: lint.FindPart(v.whole, v.shown)})
 	}},
-	"folded": {"folded", "text/plain; charset=utf-8", func(s *bgraph.Snapshot, w io.Writer, params func(string) string) error {
-		return export.WriteFolded(w, s, cmp.Or(params("metric"), "cpu"))
+	"folded": {"folded", "text/plain; charset=utf-8", func(v *view, w io.Writer, params func(string) string) error {
+		return export.WriteFolded(w, v.shown, cmp.Or(params("metric"), "cpu"))
 	}},
 }
 
@@ -57,7 +56,7 @@ func (p *Page) serveExport(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var content bytes.Buffer
-	if err := f.write(v.shown, &content, params.Get); err != nil {
+	if err := f.write(v, &content, params.Get); err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"regexp"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ type Options struct {
 	Lazy bool
 	// Past are earlier snapshots, the oldest first, which come into the history before the source is asked (none).
 	Past iter.Seq[*bgraph.Snapshot]
+	// Focus and Ignore leave out nodes as bgraph.Snapshot.Filter does, before what a request leaves out (none).
+	Focus, Ignore *regexp.Regexp
 	// Loopback accepts requests only that name localhost or a loopback address as their
 	// host. Serve sets it if it listens on one.
 	Loopback bool

@@ -24,9 +24,9 @@ type view struct {
 	base     *moment          // nil: since the start
 	note     string           // why it is not what was asked for
 	whole    *bgraph.Snapshot // at, or the difference between it and base
-	shown    *bgraph.Snapshot // whole as filtered
+	shown    *bgraph.Snapshot // whole as filtered, by Options and by the request
 	plan     *bgraph.Snapshot // at as filtered: with the nodes and edges where nothing happened since base
-	findings []lint.Finding   // in whole
+	findings []lint.Finding   // in whole, as Options filter it
 	cpu      map[bgraph.Key]bgraph.Nanos
 	calls    map[string][]call // by function, in shown
 }
@@ -104,14 +104,14 @@ func (p *Page) view(r *http.Request) (*view, error) {
 		again.moments = moments
 		return &again, nil
 	}
-	v.compute(p.views.find(question{era: q.era, at: q.at, base: q.base}), focus, ignore)
+	v.compute(p.views.find(question{era: q.era, at: q.at, base: q.base}), p.opts, focus, ignore)
 	p.views.keep(q, v)
 	return v, nil
 }
 
 // compute fills the view from the moments it has; unfiltered is the same view without
-// a filter, nil if it is not known.
-func (v *view) compute(unfiltered *view, focus, ignore *regexp.Regexp) {
+// a filter of the request, nil if it is not known.
+func (v *view) compute(unfiltered *view, o Options, focus, ignore *regexp.Regexp) {
 	if unfiltered != nil {
 		v.base, v.note, v.whole, v.findings = unfiltered.base, unfiltered.note, unfiltered.whole, unfiltered.findings
 	} else {
@@ -124,12 +124,10 @@ func (v *view) compute(unfiltered *view, focus, ignore *regexp.Regexp) {
 				v.whole = diff
 			}
 		}
-		v.findings = lint.Find(v.whole)
+		v.findings = lint.FindPart(v.whole, v.whole.Filter(o.Focus, o.Ignore))
 	}
-	v.shown, v.plan = v.whole, v.at.snap
-	if focus != nil || ignore != nil {
-		v.shown, v.plan = v.whole.Filter(focus, ignore), v.at.snap.Filter(focus, ignore)
-	}
+	v.shown = v.whole.Filter(o.Focus, o.Ignore).Filter(focus, ignore)
+	v.plan = v.at.snap.Filter(o.Focus, o.Ignore).Filter(focus, ignore)
 	v.calls = callsByFunction(v.shown)
 	v.cpu = make(map[bgraph.Key]bgraph.Nanos)
 	for i := range v.shown.Edges {

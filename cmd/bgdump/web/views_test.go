@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,33 @@ func TestExports(t *testing.T) {
 	p.history.add(s, time.Now())
 	w = answerTo(p, request("GET", "localhost", "/api/export?format=json"))
 	testenv.Equal(t, w.Header().Get("Content-Disposition"), "attachment; filename=shop.json", "without a time")
+}
+
+// A part of a graph in which all tasks wait for a lock is no deadlock while tasks of the other parts sleep.
+func TestFindingsOfAPart(t *testing.T) {
+	lock := bgraph.Node{Key: 10, Reason: "mutex", Now: 1, Oldest: bgraph.Nanos(3 * time.Second)}
+	sleep := bgraph.Node{Key: 11, Reason: "sleep", Now: 1}
+	for _, c := range []struct {
+		nodes      []bgraph.Node
+		opts       Options
+		query      string
+		deadlocked bool
+	}{
+		{[]bgraph.Node{lock}, Options{}, "", true},
+		{[]bgraph.Node{lock, sleep}, Options{}, "focus=mutex", false},
+		{[]bgraph.Node{lock, sleep}, Options{Focus: regexp.MustCompile("mutex")}, "", false},
+		{[]bgraph.Node{lock, sleep}, Options{Ignore: regexp.MustCompile("sleep")}, "focus=mutex", false},
+		{[]bgraph.Node{lock}, Options{Ignore: regexp.MustCompile("mutex")}, "", false},
+	} {
+		p := New(sample.Shop(), c.opts)
+		p.history.add(&bgraph.Snapshot{Nodes: c.nodes}, time.Now())
+		for _, path := range []string{"state?", "export?format=text&", "export?format=dot&", "export?format=svg&"} {
+			w := answerTo(p, request("GET", "localhost", "/api/"+path+c.query))
+			const red = "#cf222e" // a drawing marks the node
+			got := strings.Contains(w.Body.String(), "a deadlock") || strings.Contains(w.Body.String(), red)
+			testenv.Equal(t, got, c.deadlocked, "%s%s of %d nodes, %+v: status %d\n%s", path, c.query, len(c.nodes), c.opts, w.Code, w.Body)
+		}
+	}
 }
 
 func TestAnswersAreCompressedIfThatIsWanted(t *testing.T) {
