@@ -194,6 +194,9 @@ func (a *agent) ask(ctx context.Context) bool {
 	for _, m := range all {
 		if m.asked.TryLock() {
 			free = append(free, m)
+			if u, ok := m.source.(*urlSource); ok {
+				u.next = time.Time{} // metrics says how often traces are taken, rather than livePause
+			}
 		}
 	}
 	err := askAll(ctx, a.set, a.sur, free, func(*member) {}) // a program that has not answered in time has an error

@@ -56,6 +56,11 @@ func TestAgent(t *testing.T) {
 	testenv.Contains(t, text, `bgraph_period_seconds{source="shop"} 40`, "the time since it was asked last")
 	testenv.Equal(t, get("/metrics", 200), text, "for another Prometheus")
 	testenv.Equal(t, strings.Join(traced.seconds(), " "), "1 1", "seconds of the traces")
+	clk.mu.Lock()
+	clk.set(clk.now.Add(sumEvery + 1500*time.Millisecond))
+	clk.mu.Unlock()
+	get("/metrics", 200)
+	testenv.Equal(t, strings.Join(traced.seconds(), " "), "1 1 1", "seconds of the traces")
 
 	for _, c := range []struct{ query, types string }{
 		{"source=shop&metric=wait&seconds=20", "wait"}, {"source=shop&seconds=20", "cpu wait ready count heap"}, {"source=bakery&metric=ready&seconds=20", "ready"},
@@ -71,7 +76,7 @@ func TestAgent(t *testing.T) {
 			testenv.Equal(t, p.DurationNanos, 20e9, c.query)
 		}
 	}
-	testenv.Equal(t, strings.Join(traced.seconds(), " "), "1 1 20", "seconds of the traces")
+	testenv.Equal(t, strings.Join(traced.seconds(), " "), "1 1 1 20", "seconds of the traces")
 	testenv.Contains(t, get(profileOfAgent+"?source=away", 502), "the answer at /1/debug/bgraph/ is 503 Service Unavailable")
 	testenv.Contains(t, get("/", 200), profileOfAgent+"?metric=wait&seconds=10&source=bakery\n")
 
