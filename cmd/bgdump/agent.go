@@ -192,7 +192,7 @@ func (a *agent) ask(ctx context.Context) bool {
 	all := a.refresh()
 	var free []*member
 	for _, m := range all {
-		if m.asked.TryLock() {
+		if m.scraped.TryLock() {
 			free = append(free, m)
 			if u, ok := m.source.(*urlSource); ok {
 				u.next = time.Time{} // metrics says how often traces are taken, rather than livePause
@@ -206,7 +206,7 @@ func (a *agent) ask(ctx context.Context) bool {
 			a.note(m, m.snap, m.err)
 		}
 		m.snap = nil
-		m.asked.Unlock()
+		m.scraped.Unlock()
 	}
 	if left {
 		return false

@@ -168,8 +168,8 @@ func (a *agent) take(ctx context.Context, of []*member, seconds int) (*bgraph.Sn
 	var own []*member
 	for _, m := range of {
 		if a.maybeTraced(m) {
-			m.asked.Lock()
-			defer m.asked.Unlock()
+			m.scraped.Lock()
+			defer m.scraped.Unlock()
 		}
 		src, err := m.reopen(ctx, &set)
 		if err != nil {

@@ -35,7 +35,8 @@ type member struct {
 	skewed  bool                                             // that its clock differs has been reported
 	folder  string                                           // of its recordings
 	reopen  func(context.Context, *settings) (source, error) // makes the source anew, for another goroutine
-	asked   sync.Mutex                                       // held while a scrape of an agent asks it
+	asking  sync.Mutex                                       // held while askAll or a page asks it: there can be one trace of it at a time
+	scraped sync.Mutex                                       // held while a scrape of an agent asks it
 }
 
 // members are the sources of the command line and the targets that -targets names.
@@ -159,6 +160,8 @@ func askAll(ctx context.Context, set *settings, sur *surroundings, all []*member
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
+			m.asking.Lock()
+			defer m.asking.Unlock()
 			u, isURL := m.source.(*urlSource)
 			if isURL {
 				u.stderr = io.Discard // told once for all

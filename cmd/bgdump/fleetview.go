@@ -114,6 +114,8 @@ func (l *labelledSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error)
 	if err := l.find(ctx); err != nil {
 		return nil, err
 	}
+	l.found.asking.Lock()
+	defer l.found.asking.Unlock()
 	return l.src.Snapshot(ctx)
 }
 

@@ -260,3 +260,38 @@ func TestPagesOfTargetsWithOneName(t *testing.T) {
 	close(goOn)
 	testenv.Contains(t, <-sum, ">shop</a>")
 }
+
+// There can be one trace of a program at a time: the list waits while the page of a program has one taken.
+func TestListDuringTheTraceOfAPage(t *testing.T) {
+	traced := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")
+	var tracing atomic.Bool
+	begun, goOn, asked := make(chan bool, 1), make(chan bool), make(chan bool, 1)
+	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if tracing.Load() {
+			answers(500, "", "Could not enable tracing: tracing is already enabled")(w, r)
+			return
+		}
+		if r.URL.Query().Get("seconds") == "1" && len(traced.seconds()) == 0 {
+			tracing.Store(true)
+			begun <- true
+			<-goOn
+			tracing.Store(false)
+		}
+		traced.ServeHTTP(w, r)
+	}))
+	clk := newFakeClock()
+	pod := serving(t, podFleet(t, func(i int) *bgraph.Snapshot {
+		asked <- true
+		return podGraph(t, i, clk.Now())
+	})) + "/0/debug/bgraph/"
+	get := servedFleet(t, &surroundings{clock: clk}, "-timeout", "1h", server+"/debug/pprof/", pod)
+	get("/source/"+url.PathEscape(server+"/debug/pprof/")+"/api/state", 200)
+	<-begun
+	list := make(chan string)
+	go func() { list <- get("/", 200) }()
+	<-asked
+	close(goOn)
+	text := <-list
+	testenv.True(t, !strings.Contains(text, "takes a trace of it just now"), "got\n%s", text)
+	testenv.Equal(t, len(traced.seconds()), 2, "traces")
+}
