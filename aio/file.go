@@ -5,6 +5,7 @@ package aio
 import (
 	"io/fs"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -134,6 +135,7 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 		r.free()
 		return nil, pathError("open", name, unix.EINVAL)
 	}
+	waits := how.Flags&(unix.O_PATH|unix.O_NONBLOCK) == 0
 	how.Flags |= unix.O_CLOEXEC
 	if how.Flags&unix.O_PATH == 0 { // O_PATH never waits, and openat2 takes few other flags with it
 		how.Flags |= unix.O_NONBLOCK
@@ -169,7 +171,30 @@ func openAt(dir int32, name string, how unix.OpenHow) (*File, error) {
 			r.free()
 			return nil, pathError("open", name, err)
 		}
+		if tries == 0 && waits {
+			if leased := r.awaitLease(dir, name); leased != nil {
+				defer leased.Close()
+			}
+		}
 	}
+}
+
+// awaitLease makes r, to which the kernel has said EAGAIN, wait if that was because another process has a lease on the file
+// (fcntl(2), F_SETLEASE): until that gives it up, at most the time that the kernel allows it. Without O_NONBLOCK only a
+// regular file is opened, by the descriptor of the File that awaitLease returns; nil: r is as it was.
+func (r *request) awaitLease(dir int32, name string) *File {
+	f, err := openAt(dir, name, unix.OpenHow{Flags: unix.O_PATH | r.how.Flags&unix.O_NOFOLLOW, Resolve: r.how.Resolve})
+	if err != nil {
+		return nil
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil
+	}
+	r.fd = unix.AT_FDCWD
+	r.setPath("/proc/self/fd/" + strconv.Itoa(int(f.fd)))
+	r.how = unix.OpenHow{Flags: r.how.Flags &^ (unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CREAT | unix.O_EXCL)}
+	return f
 }
 
 // openCached opens what r says if that needs nothing from a disk.

@@ -463,3 +463,33 @@ func TestCancelledBeforeItsTurnAside(t *testing.T) {
 	testenv.Equal(t, links, 1, "errors of links")
 	wantNames(t, folder)
 }
+
+// TestOpenAwaitsALease: Open waits for another process that has a lease on the file, as package os does.
+func TestOpenAwaitsALease(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		name := scratch(t, []byte("content"))
+		holder := need(unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0))(t)
+		defer unix.Close(holder)
+		lease := func(cmd, arg int) (int, error) { return unix.FcntlInt(uintptr(holder), cmd, arg) }
+		if _, err := lease(unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+			t.Skip("no leases here: ", err)
+		}
+		released := make(chan error)
+		go func() {
+			testenv.Soon(func() bool { // the lease is asked for
+				kind, err := lease(unix.F_GETLEASE, 0)
+				return kind != unix.F_WRLCK || err != nil
+			})
+			released <- testenv.Err(lease(unix.F_SETLEASE, unix.F_UNLCK))
+		}()
+		f, err := Open(name)
+		must(t, <-released)
+		must(t, err)
+		testenv.Equal(t, f.Name(), name)
+		must(t, f.Close())
+
+		must(t, testenv.Err(lease(unix.F_SETLEASE, unix.F_WRLCK)))
+		_, err = OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		testenv.ErrorIs(t, err, unix.EAGAIN, "with O_NONBLOCK")
+	})
+}
