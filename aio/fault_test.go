@@ -100,6 +100,22 @@ func TestAFullFileSystem(t *testing.T) {
 	})
 }
 
+// TestADeviceNumberIsUsedAgain: a file system may have the number that one in memory had.
+func TestADeviceNumberIsUsedAgain(t *testing.T) {
+	onDisk(t)
+	f := scratchFile(t, nil, os.O_RDONLY)
+	f.settle()
+	st := new(unix.Statx_t)
+	if statxCached(f.fd, unix.STATX_MNT_ID_UNIQUE, st); st.Mnt_id == 0 || st.Mask&unix.STATX_MNT_ID_UNIQUE == 0 {
+		t.Skip("the kernel has no numbers of mounts that it does not use again")
+	}
+	device := f.device.Load()
+	memoryDevices.Store(device, fileSystem{st.Mnt_id - 1, true})
+	defer memoryDevices.Delete(device)
+	f.learnMemory()
+	testenv.Equal(t, f.traits.Load()&(traitMemory|traitDisk), traitDisk)
+}
+
 // What is in memory only is read and written on the loop, although tmpfs refuses the flag
 // that asks for that.
 func TestAFileSystemInMemory(t *testing.T) {

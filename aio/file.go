@@ -243,9 +243,7 @@ func (f *File) settleNow() {
 	defer statBuffers.Put(st)
 	traits := uint32(traitSettled)
 	waits := true // for others than a disk
-	_, _, e := syscall.RawSyscall6(unix.SYS_STATX, uintptr(f.fd), uintptr(unsafe.Pointer(&noPath)),
-		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, uintptr(unsafe.Pointer(st)), 0)
-	if e == 0 {
+	if statxCached(f.fd, unix.STATX_TYPE, st) == 0 {
 		f.device.Store(unix.Mkdev(st.Dev_major, st.Dev_minor))
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
@@ -267,6 +265,13 @@ func (f *File) settleNow() {
 		traits |= traitPolled
 	}
 	f.traits.Or(traits)
+}
+
+// statxCached is statx(2) by what the kernel has in memory.
+func statxCached(fd int32, mask uint32, st *unix.Statx_t) syscall.Errno {
+	_, _, e := syscall.RawSyscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&noPath)),
+		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, uintptr(mask), uintptr(unsafe.Pointer(st)), 0)
+	return e
 }
 
 // noPath is the empty path of the calls that take one next to a descriptor.

@@ -14,9 +14,16 @@ import (
 // everything in memory. Its files are read and written on the loop, like the page cache
 // of others.
 
-// memoryDevices says of the file systems that have refused RWF_NOWAIT whether they are
-// in memory: uint64 to bool. It has as many entries as there are file systems.
+// memoryDevices has the file systems that have refused RWF_NOWAIT, by device number: uint64 to fileSystem. It has at most
+// as many entries as there were file systems at a time.
 var memoryDevices sync.Map
+
+// A fileSystem is one that was mounted. When it is mounted no more the kernel gives its device number to another one, but
+// not the number of its mount, or, before Linux 6.8, seldom at the same time.
+type fileSystem struct {
+	mount  uint64
+	memory bool
+}
 
 // quickFlag returns the flag for an attempt on f that does not wait, or false if there is no such attempt. refused is
 // the trait that such attempts are refused in the direction of the transfer. It parks when the first file of a file
@@ -43,16 +50,21 @@ func (f *File) quickFlag(refused uint32) (flag uintptr, ok bool) {
 func (f *File) learnMemory() {
 	f.settle()
 	device := f.device.Load()
-	known, ok := memoryDevices.Load(device)
-	if !ok && f.traits.Load()&traitRegular != 0 {
+	st := statBuffers.Get().(*unix.Statx_t)
+	statxCached(f.fd, unix.STATX_MNT_ID_UNIQUE, st)
+	mount := st.Mnt_id
+	statBuffers.Put(st)
+	value, _ := memoryDevices.Load(device)
+	known, ok := value.(fileSystem)
+	if (!ok || known.mount != mount) && f.traits.Load()&traitRegular != 0 {
 		memory, err := f.onMemory()
 		if err != nil {
 			return // another time
 		}
-		memoryDevices.Store(device, memory)
-		known = memory
+		known = fileSystem{mount, memory}
+		memoryDevices.Store(device, known)
 	}
-	if known == true {
+	if known.memory {
 		f.traits.Or(traitMemory)
 	} else {
 		f.traits.Or(traitDisk)

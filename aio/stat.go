@@ -167,16 +167,14 @@ func (r *request) statCached() bool {
 	if _, e := inject(opStat, viaLoop, fd, 0); e != 0 {
 		return false
 	}
-	_, _, e := syscall.RawSyscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&noPath)),
-		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, uintptr(r.mode), uintptr(r.q), 0)
-	if e != 0 {
-		return false
-	}
 	// Without a disk of its own the file system may know better if it is asked to ask.
 	st := (*unix.Statx_t)(r.q)
+	if statxCached(fd, r.mode|unix.STATX_MNT_ID_UNIQUE, st) != 0 {
+		return false
+	}
 	if st.Dev_major != 0 {
 		return true
 	}
 	known, _ := memoryDevices.Load(unix.Mkdev(st.Dev_major, st.Dev_minor))
-	return known == true
+	return known == fileSystem{st.Mnt_id, true}
 }
