@@ -18,7 +18,7 @@ const masked = "(masked)"
 var secrets = []string{"site.access.headers", "site.access.cookies", "site.header.backend-set", "site.proxy.fastcgi.set", "site.proxy.sticky.secret"}
 
 // withPassword are flags whose values may be URLs with a password.
-var withPassword = []string{"acme-storage", "limits-redis", "tls-tickets"}
+var withPassword = []string{"acme-ask", "acme-storage", "limits-redis", "tls-tickets"}
 
 // effective are the values of the flags, by name and with the type that the configuration file has them in.
 func (set *settings) effective(flags *flag.FlagSet) map[string]any {
