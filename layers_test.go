@@ -103,7 +103,7 @@ var layers = map[string]string{
 	"knot/upstream":                  "internal/balance internal/orca internal/timeleft internal/urgency",
 	"knot/proxy":                     "internal/orca internal/timeleft internal/urgency internal/balance internal/ownconn knot knot/internal/h1 knot/internal/tlsout internal/engine internal/logwriter task netpoll aio internal/ownctx internal/peerwatch",
 	"cmd/knot/internal/site":         "knot task internal/regular internal/logwriter golang.org/x/crypto/bcrypt internal/ownctx internal/peerwatch internal/contenttype",
-	"cmd/knot/internal/acme":         "cmd/knot/internal/sharedstore internal/logwriter github.com/caddyserver/certmagic github.com/libdns/cloudflare github.com/libdns/rfc2136 github.com/mholt/acmez/v3 go.uber.org/zap go.uber.org/zap/zapcore golang.org/x/net/idna",
+	"cmd/knot/internal/acme":         "cmd/knot/internal/sharedstore internal/logwriter internal/regular github.com/caddyserver/certmagic github.com/libdns/cloudflare github.com/libdns/rfc2136 github.com/mholt/acmez/v3 go.uber.org/zap go.uber.org/zap/zapcore golang.org/x/net/idna",
 	"cmd/knot/internal/addresses":    "netpoll golang.org/x/sys/unix",
 	"cmd/knot/internal/http3":        "github.com/quic-go/quic-go github.com/quic-go/quic-go/http3",
 	"cmd/knot/internal/access":       "knot cmd/knot/internal/site",

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/sharedstore"
+	"github.com/capriccio-go/capriccio/internal/regular"
 )
 
 // A Config says which certificates come from which authority. Each field has the name of the flag that it comes from.
@@ -132,7 +132,7 @@ func (c *Config) provider() (certmagic.DNSProvider, error) {
 	if c.DNSFile == "" {
 		return p, nil
 	}
-	text, err := os.ReadFile(c.DNSFile)
+	text, err := regular.Read(c.DNSFile)
 	if err != nil {
 		return nil, fmt.Errorf("-acme-dns-file: %w", err)
 	}

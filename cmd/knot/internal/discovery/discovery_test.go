@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -290,6 +291,11 @@ func TestFile(t *testing.T) {
 	write("[]")
 	w.over <- time.Time{}
 	f.gets("")
+	w = <-f.clock.waits
+	testenv.Must(t, os.Remove(name))
+	testenv.Must(t, syscall.Mkfifo(name, 0o600)) // whose writer does not come
+	w.over <- time.Time{}
+	f.lines("not a regular file", 1)
 }
 
 // TestTooManyBackends: of more than a proxy may have some are taken, and nearly the same ones when one goes.

@@ -2,7 +2,9 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -28,6 +30,9 @@ func (f *file) follow(ctx context.Context, tell func([]backend, error)) {
 
 // read reads the list. A target without a scheme has that of the label __scheme__, as for Prometheus.
 func (f *file) read() (list []backend, err error) {
+	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
 	groups, err := filesd.Read(f.path)
 	if err != nil {
 		return nil, err
