@@ -62,6 +62,13 @@ func (m *member) label(all []*member) string {
 	return m.name
 }
 
+// same reports whether both are one program: a pod that can be asked now has an address that it had not before.
+func (m *member) same(other *member) bool {
+	_, wasAbsent := m.source.(absentSource)
+	_, isAbsent := other.source.(absentSource)
+	return m.name == other.name && (m.Name() == other.Name() || wasAbsent != isAbsent)
+}
+
 // why is the error without the name of the source.
 func (m *member) why() string { return strings.TrimPrefix(explain(m.err), m.source.Name()+": ") }
 

@@ -84,10 +84,11 @@ func (r *fleetRecorder) refresh(ctx context.Context) {
 	if r.roster.refresh(ctx); ctx.Err() != nil {
 		return
 	}
+	both := slices.Concat(before, r.roster.all)
 	missing := func(from, in []*member) (names []string) {
 		for _, m := range from {
-			if !slices.ContainsFunc(in, func(o *member) bool { return o.name == m.name }) {
-				names = append(names, m.name)
+			if !slices.ContainsFunc(in, m.same) {
+				names = append(names, m.label(both))
 			}
 		}
 		return names

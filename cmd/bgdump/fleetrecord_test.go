@@ -144,6 +144,41 @@ func TestRecordingTargetsOfOneName(t *testing.T) {
 	<-u.done
 }
 
+// A second target of a name is a new element, and so is a target at another address.
+func TestRecordingTargetsThatMove(t *testing.T) {
+	clk := newFakeClock()
+	server := serving(t, podFleet(t, func(i int) *bgraph.Snapshot { return podGraph(t, i, clk.Now()) }))
+	list := writeFile(t, "targets.yml", "")
+	targets := func(numbers ...int) {
+		var text strings.Builder
+		for _, i := range numbers {
+			fmt.Fprintf(&text, "- targets: ['%s/%d/debug/bgraph/']\n  labels: {pod: shop}\n", server, i)
+		}
+		testenv.Must(t, os.WriteFile(list, []byte(text.String()), 0o600))
+	}
+	targets(0)
+	u := recordingFleet(t, &surroundings{clock: clk}, "-targets", list)
+	u.rounds(1)
+	targets(0, 1)
+	u.rounds(1)
+	targets(1)
+	u.rounds(1)
+	targets(2)
+	u.rounds(1)
+	u.stop()
+	said := (<-u.done).errOut
+	var got []string
+	for _, line := range strings.Split(said, "\n") {
+		if _, change, ok := strings.Cut(strings.ReplaceAll(line, server, ""), "bgdump: 1 "); ok {
+			got = append(got, change)
+		}
+	}
+	const come, gone = "new element in the lists of targets: shop ", "element not in the lists of targets any more: shop "
+	testenv.Equal(t, strings.Join(got, "\n"), strings.Join([]string{
+		come + "/1/debug/bgraph/", gone + "/0/debug/bgraph/", come + "/2/debug/bgraph/", gone + "/1/debug/bgraph/",
+	}, "\n"), said)
+}
+
 // A program whose trace was taken a moment ago gives the same one again: that is no sign of a clock that is behind, and is not recorded again.
 func TestRecordingTracesOfAFleet(t *testing.T) {
 	server := serving(t, newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))
