@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
@@ -48,6 +49,9 @@ func TestFleetOfPods(t *testing.T) {
 			io.WriteString(w, `{"kind":"Status","message":"pods is forbidden\u001b[31m"}`)
 		case r.URL.Query().Get("labelSelector") == "app=none":
 			io.WriteString(w, `{"kind":"PodList","items":[]}`)
+		case r.URL.Path == "/api/v1/namespaces/third/pods":
+			text := strings.ReplaceAll(podJSON("shop-3", "", "False"), `{"name"`, `{"namespace":"third","name"`)
+			fmt.Fprintf(w, `{"kind":"PodList","items":[%s]}`, text)
 		default:
 			fmt.Fprintf(w, `{"kind":"PodList","items":[%s,%s,%s,%s]}`, podJSON("shop-1", "127.0.0.1", "True"), podJSON("shop-2", "127.0.0.2", "True"),
 				podJSON("shop-3", "127.0.0.3", "False"), podJSON("shop-4", "", "False"))
@@ -66,6 +70,12 @@ func TestFleetOfPods(t *testing.T) {
 	}
 	testenv.Contains(t, r.out, "SOURCES: 4, 3 without a graph")
 	testenv.Contains(t, r.out, "  shop-1 ")
+
+	// A pod that two lists have is one, and pods of two namespaces with one name are two.
+	r = bgdump("-targets", "k8s:shop/app=shop"+at, "-targets", "k8s:shop/app=shop"+at, "-targets", "k8s:third/app=shop"+at)
+	testenv.Equal(t, r.code, exitOK, r.errOut)
+	testenv.Contains(t, r.out, "SOURCES: 5, 4 without a graph")
+	testenv.Contains(t, r.errOut, "bgdump: shop-4, shop-3 third/shop-3: the pod has no address (Running)\n")
 
 	// A list that cannot be had is reported, and the others are shown.
 	r = bgdump("-targets", "k8s:other/app=shop:1", "-targets", "k8s:/app=none:1", "-targets", filepath.Join(t.TempDir(), "missing.yml"), "-targets", "k8s:/app=shop"+at)

@@ -97,7 +97,7 @@ func (r *roster) readLists(ctx context.Context) (bad []error) {
 		known[m.name+" "+m.Name()] = m
 	}
 	for _, t := range found {
-		at := t.name
+		at := t.pod
 		if t.at != nil {
 			at = printable(t.at.Redacted())
 		}
@@ -105,7 +105,7 @@ func (r *roster) readLists(ctx context.Context) (bad []error) {
 			continue // an argument, too
 		}
 		m := known[t.name+" "+at]
-		if m == nil || t.absent != "" && m.source != source(absentSource{t.name, t.absent}) { // the reason may be another one
+		if m == nil || t.absent != "" && m.source != source(absentSource{t.pod, t.absent}) { // the reason may be another one
 			m = &member{source: t.source(r.finder.sur, r.finder.set), name: t.name,
 				reopen: func(_ context.Context, set *settings) (source, error) { return t.source(r.finder.sur, set), nil }}
 		}

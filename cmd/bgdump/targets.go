@@ -18,14 +18,15 @@ import (
 // A target is a program to ask, by the name that the list of targets gives it.
 type target struct {
 	name   string
-	at     *url.URL // nil: it has no address
+	at     *url.URL // nil: it is a pod that is not asked
+	pod    string   // of a pod: NAMESPACE/NAME
 	absent string   // why it is not asked; empty: it is
 }
 
 // same reports whether both are one program.
 func (t target) same(other target) bool {
 	if t.at == nil || other.at == nil {
-		return t.at == other.at && t.name == other.name
+		return t.at == other.at && t.pod == other.pod
 	}
 	return *t.at == *other.at
 }
@@ -33,7 +34,7 @@ func (t target) same(other target) bool {
 // source is where its graph comes from.
 func (t target) source(sur *surroundings, set *settings) source {
 	if t.absent != "" {
-		return absentSource{t.name, t.absent}
+		return absentSource{t.pod, t.absent}
 	}
 	return newURLSource(t.at, sur, set)
 }
@@ -146,7 +147,7 @@ func (f *finder) pods(ctx context.Context, list string) (found []target, bad []e
 		bad = []error{err}
 	}
 	for _, pod := range all {
-		t := target{name: printable(pod.Name), absent: printable(pod.Absent)}
+		t := target{name: printable(pod.Name), pod: printable(pod.Namespace + "/" + pod.Name), absent: printable(pod.Absent)}
 		if pod.Absent == "" { // an absent pod has no address to be known by
 			t.at = &url.URL{Scheme: "http", Host: net.JoinHostPort(pod.Host, query.Port), Path: query.Path}
 		}

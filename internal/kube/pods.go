@@ -39,9 +39,10 @@ func Parse(text string) (q Query, err error) {
 
 // A Pod is a pod that the selector chooses.
 type Pod struct {
-	Name   string
-	Host   string // its address
-	Absent string // why it cannot be asked; empty: it can
+	Namespace string
+	Name      string
+	Host      string // its address
+	Absent    string // why it cannot be asked; empty: it can
 }
 
 // New makes Objects of the pods that a query chooses. It asks nothing yet.
@@ -60,6 +61,7 @@ func readPod(text []byte) (name string, p Pod, err error) {
 // A podObject is what matters of a pod.
 type podObject struct {
 	Metadata struct {
+		Namespace         string  `json:"namespace"`
 		Name              string  `json:"name"`
 		DeletionTimestamp *string `json:"deletionTimestamp"`
 	} `json:"metadata"`
@@ -83,7 +85,7 @@ func (o *podObject) pod() Pod {
 		}
 		return text
 	}
-	out := Pod{Name: o.Metadata.Name, Host: o.Status.PodIP}
+	out := Pod{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, Host: o.Status.PodIP}
 	switch s := &o.Status; {
 	case s.Phase == "Succeeded" || s.Phase == "Failed":
 		out.Absent = because("the pod has ended", cmp.Or(s.Reason, s.Phase))
