@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/forwardauth"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
@@ -473,6 +474,8 @@ func TestOutgoing(t *testing.T) {
 		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7}), site(config.Proxy{To: two, MaxConns: -1})}, -1},
 		{[]config.Site{site(config.Proxy{To: two, MaxConns: 7, Balancing: config.Balancing{Canary: &config.Canary{To: two[:1]}, Mirror: &config.Mirror{InFlight: 5}}})}, 3*7 + 5},
 		{[]config.Site{site(config.Proxy{To: two[:1], MaxConns: 7, Balancing: config.Balancing{Mirror: &config.Mirror{}}})}, 7 + proxy.DefaultMirrorInFlight},
+		{[]config.Site{site(config.Proxy{To: []string{"dns+http://a:1"}, MaxConns: 7, Balancing: config.Balancing{Canary: &config.Canary{To: two}}})}, proxy.MaxBackends * 7},
+		{[]config.Site{{ForwardAuths: []forwardauth.Config{{To: two}, {To: []string{"dns+http://a:1"}}}}}, (2 + proxy.MaxBackends) * proxy.DefaultMaxConns},
 	} {
 		testenv.Equal(t, outgoing(c.sites), c.want, "%+v", c.sites)
 	}

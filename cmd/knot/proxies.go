@@ -136,10 +136,7 @@ const connsHTTP2 = 10
 func outgoing(sites []config.Site) (sum int) {
 	for i := range sites {
 		for _, p := range sites[i].Proxies {
-			backends := len(p.To)
-			if p.Canary != nil {
-				backends += len(p.Canary.To)
-			}
+			to, canary, _ := groups(&p)
 			each := cmp.Or(p.MaxConns, proxy.DefaultMaxConns)
 			switch {
 			case p.HTTP2:
@@ -147,14 +144,22 @@ func outgoing(sites []config.Site) (sum int) {
 			case each < 0:
 				return -1
 			}
-			sum += min(each, knot.DefaultMaxConns) * backends
+			sum += min(each, knot.DefaultMaxConns) * mostBackends(slices.Concat(to, canary))
 			sum += mirrorConns(p.Mirror)
 		}
 		for _, a := range sites[i].ForwardAuths {
-			sum += proxy.DefaultMaxConns * len(a.To)
+			sum += proxy.DefaultMaxConns * mostBackends(a.To)
 		}
 	}
 	return sum
+}
+
+// mostBackends is how many backends a list, which may name sources of them, comes to at most.
+func mostBackends(to []string) int {
+	if slices.ContainsFunc(to, discovery.IsSource) {
+		return proxy.MaxBackends
+	}
+	return len(to)
 }
 
 // over reports whether its backends have nothing under way any more.
