@@ -240,6 +240,7 @@ func TestSchemaRefuses(t *testing.T) {
 	site := "[[site]]\nroot = '" + sampleSite + "'\n"
 	for _, text := range []string{
 		"adr = ':80'\n" + site, "addr = 80\n" + site, "quiet = 'x'\n" + site, "loops = 'y'\n" + site, "log-format = 'xml'\n" + site, "tls-min = '1.1'\n" + site, "include = 'a'\n" + site,
+		"[site]\nroot = '/srv'\n", "[[site]]\nrot = '/srv'\n", "[[site]]\nroot = 5\n", "[[site]]\nhosts = 'a'\n", site + "listing = 'yes'\n", site + "satisfy = 'some'\n",
 		site + "[[site.header]]\nmatch = '/**'\nset = ['a']\n", site + "[[site.redirect]]\npth = '/a'\n", site + "[[site.access]]\naction = 'refuse'\n",
 		site + "[[site.proxy]]\nto = ['unix:/s']\ncheck = { pat = '/' }\n", site + "[[site.proxy]]\nmatch = '/x'\n", site + "[[site.proxy]]\nto = ['unix:/s']\nweights = ['a']\n",
 		site + "[[site.proxy]]\nto = ['unix:/s']\nforwarded = 'z'\n", site + "[site.maintenance]\nallow = []\n", "[[listen]]\n" + site,

@@ -237,7 +237,7 @@ func (r *reader) take(name string, text []byte, depth int) error {
 // otherCase notes the keys that are there in other letters alone, as Root: the decoder takes them for root, and TOML does not.
 func (r *reader) otherCase(lines Lines) {
 	for _, path := range slices.Sorted(maps.Keys(lines)) {
-		key := namesOf(path)
+		key := slices.DeleteFunc(strings.Split(path, "."), func(part string) bool { return strings.Trim(part, "0123456789") == "" })
 		if len(key) == 0 {
 			continue
 		}
@@ -305,6 +305,12 @@ func wrong(name string, err error) error {
 	if m := goType.FindStringSubmatch(text); m != nil {
 		text = fmt.Sprintf("this is of type %s; want %s", m[1], cmp.Or(plainTypes[m[2]], tableOf(m[2])))
 	}
+	if strings.HasPrefix(text, "cannot assign boolean") {
+		text = "this is of type boolean; want another type"
+	}
+	if strings.Contains(text, "cannot store a table in a slice") {
+		text = "this table may be there several times: write its name in two brackets, as [[site]]"
+	}
 	var at *toml.DecodeError
 	if errors.As(err, &at) {
 		line, column := at.Position()
@@ -341,43 +347,31 @@ func unknownKey(key, flags []string) string {
 
 // keysOf are the keys of the table at path in t.
 func keysOf(t reflect.Type, path []string) (names []string) {
-	if t = typeAt(t, path); t != nil {
-		t = tableType(t)
-	}
-	if t == nil {
-		return nil
-	}
-	for _, f := range reflect.VisibleFields(t) {
-		if tag := f.Tag.Get("toml"); !f.Anonymous && tag != "-" {
-			names = append(names, tag)
-		}
-	}
-	return names
-}
-
-// typeAt is the type of the value at path in t; nil: there is no such key.
-func typeAt(t reflect.Type, path []string) reflect.Type {
-	for _, key := range path {
-		if t = tableType(t); t == nil {
-			return nil
-		}
-		fields := reflect.VisibleFields(t)
-		i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("toml") == key })
-		if i < 0 {
-			return nil
-		}
-		t = fields[i].Type
-	}
-	return t
-}
-
-// tableType is the struct of t, a table or an array of tables; nil: t is neither.
-func tableType(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	return t
+	for f := range t.NumField() {
+		tag := t.Field(f).Tag.Get("toml")
+		if t.Field(f).Anonymous {
+			of := keysOf(t.Field(f).Type, path)
+			if len(path) > 0 && of != nil {
+				return of
+			}
+			names = append(names, of...)
+			continue
+		}
+		if len(path) > 0 && tag == path[0] {
+			return keysOf(t.Field(f).Type, path[1:])
+		}
+		if tag != "-" {
+			names = append(names, tag)
+		}
+	}
+	if len(path) > 0 {
+		return nil
+	}
+	return names
 }

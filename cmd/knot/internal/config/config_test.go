@@ -72,17 +72,6 @@ root = "/srv/b"
 	}
 }
 
-// TestOneTable: a table that may be there several times may be written as one.
-func TestOneTable(t *testing.T) {
-	file, err := Read("f", []byte("[site]\nroot = 'a'\n[site.proxy]\nmatch = '/**'\n"), flags, nil)
-	if err != nil || len(file.Sites) != 1 || file.Sites[0].Root != "a" || len(file.Sites[0].Proxies) != 1 {
-		t.Fatalf("%+v, %v", file, err)
-	}
-	for path, line := range map[string]int{"site.1.root": 2, "site.1.proxy.1": 3, "site.1.proxy.1.match": 4} {
-		testenv.Equal(t, file.Lines.Of(path).Line, line, path)
-	}
-}
-
 func TestWhatIsWrong(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"adr = 1", `f:1: there is no key "adr" here; did you mean addr?`},
@@ -103,10 +92,9 @@ func TestWhatIsWrong(t *testing.T) {
 		{"[[site]]\nlisting = 'yes'", "f:2:11: this is of type string; want true or false"},
 		{"[[site]]\nproxy = 'http://a:1'", "f:2:9: this is of type string; want tables, each below its name in two brackets, as [[site]] or [[site.proxy]]"},
 		{"[[site]]\n[[site.proxy]]\ncheck = '/x'", "f:3:9: this is of type string; want a table: { key = value, … }"},
-		{"[[site]]\nroot = true", "f:2:8: this is of type boolean; want a text"},
+		{"[[site]]\nroot = true", "f:2:8: this is of type boolean; want another type"},
 		{"[[site]]\nhosts = 'a'", "want a list of texts"},
-		{"[site]\nrot = 'a'", `f:2: there is no key "rot" in site; did you mean root?`},
-		{"[site]\n[[site]]", "f:2:"},
+		{"[site]\nroot = 'a'", "f:1:2: this table may be there several times: write its name in two brackets"},
 		{"site = 1", "f:1:"},
 		{"Include = ['x']", `f:1: there is no key "Include" here; did you mean include?`},
 		{"[[site]]\nRoot = 'x'", `f:2: there is no key "Root" in site; did you mean root?`},

@@ -81,7 +81,7 @@ func TestIncludeFaults(t *testing.T) {
 		{map[string]string{"knot.toml": "include = ['knot.toml']"}, "knot.toml:1: include: knot.toml is read already, by knot.toml"},
 		{map[string]string{"knot.toml": "include = ['a']", "a": "\ninclude = ['b']", "b": "include = ['a']"}, "b:1: include: a is read already, by knot.toml:1"},
 		{map[string]string{"knot.toml": "include = ['a', 'b']\naddr = 'x'", "a": "addr = 'y'\nrot = 1", "b": "[[site]]\nrot = 1\n"}, "a:1: addr is set already, by knot.toml:2\na:2: there is no key \"rot\" here\nb:2: there is no key \"rot\" in site; did you mean root?"},
-		{map[string]string{"knot.toml": "include = ['a', 'b']", "a": "x = ", "b": "y = 1"}, "a:1:4: \nb:1: there is no key \"y\" here"},
+		{map[string]string{"knot.toml": "include = ['a', 'b']", "a": "x = ", "b": "y = 1"}, "a:1:1: \nb:1: there is no key \"y\" here"},
 		{chain, "7.toml:1: include: 7.toml is the end of a chain of 8 files"},
 		{many, "knot.toml:1: include: there are more than 1000 files"},
 	} {

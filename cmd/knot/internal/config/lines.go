@@ -3,8 +3,6 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -55,7 +53,7 @@ func (l Lines) add(name string, text []byte, tables map[string]int) {
 			}
 			path += string(key.Node().Data)
 			offset = int(key.Node().Raw.Offset)
-			if e.Kind == unstable.ArrayTable && key.IsLast() || tables[path] == 0 && e.Kind == unstable.Table && isArray(path) {
+			if e.Kind == unstable.ArrayTable && key.IsLast() {
 				tables[path]++
 			}
 			if n := tables[path]; n > 0 && (e.Kind != unstable.KeyValue || table != "") {
@@ -67,15 +65,4 @@ func (l Lines) add(name string, text []byte, tables map[string]int) {
 		}
 		l[path] = Place{name, 1 + bytes.Count(text[:offset], []byte("\n"))}
 	}
-}
-
-// isArray reports whether the tables at path are several, of which [site] is one as [[site]] is.
-func isArray(path string) bool {
-	t := typeAt(reflect.TypeFor[document](), namesOf(path))
-	return t != nil && t.Kind() == reflect.Slice && tableType(t) != nil
-}
-
-// namesOf are the names in path, without the numbers of tables.
-func namesOf(path string) []string {
-	return slices.DeleteFunc(strings.Split(path, "."), func(part string) bool { return strings.Trim(part, "0123456789") == "" })
 }
