@@ -65,7 +65,6 @@ func (s *Server) handOver(ctx context.Context) error {
 		}
 		s.awaitDrained(ctx)
 	})
-	s.handing.Store(false)
 	limit, cancel := context.WithTimeout(context.Background(), lastAnswers)
 	defer cancel()
 	return s.Shutdown(limit)

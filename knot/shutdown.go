@@ -20,6 +20,7 @@ import (
 // end of the calling task's own context does not cut it short. It parks.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.ready()
+	s.handing.Store(false)
 	s.conns.stopping.Store(true)
 	s.closeIdle()
 	s.sayGoAway()
@@ -41,7 +42,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 const freshFor = 5 * time.Second
 
 // awaitDrained blocks until no listener and no connection is left, or until ctx ends, and reports which: true for the first. After
-// freshFor it closes the connections on which no request has come.
+// freshFor it closes the connections on which no request has come, unless the server is being handed over.
 func (s *Server) awaitDrained(ctx context.Context) bool {
 	s.conns.checkDrained()
 	for old := time.After(freshFor); ; {
@@ -51,7 +52,9 @@ func (s *Server) awaitDrained(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-old:
-			s.closeIdle()
+			if !s.handing.Load() {
+				s.closeIdle()
+			}
 		}
 	}
 }

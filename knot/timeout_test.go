@@ -2,6 +2,7 @@ package knot
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"math"
 	"net/http"
@@ -65,6 +66,27 @@ func TestShutdownWaitsALittleForFirstRequests(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHandOverWaitsForLastRequests: of all connections, until its time is up.
+func TestHandOverWaitsForLastRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Handler: doneHandler}
+		used, unused, silent := pipePeer(t, s), pipePeer(t, s), pipePeer(t, s)
+		used.ask(req("GET /"))
+		silent.ask(req("GET /"))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 4*freshFor)
+		defer cancel()
+		begin, down := time.Now(), make(chan error)
+		go func() { down <- s.handOver(ctx) }()
+		time.Sleep(2 * freshFor)
+		testenv.Check(t, wantLast(used.nc))
+		testenv.Check(t, wantLast(unused.nc))
+		silent.wantClosed()
+		wantBetween(t, begin, 4*freshFor, 4*freshFor+lastAnswers, "the connection without a request closed after")
+		testenv.Check(t, <-down)
+	})
 }
 
 // TestBlankLinesDoNotKeepAConnection: only requests do.
