@@ -41,8 +41,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // that was made ahead and is not used. net/http has the same.
 const freshFor = 5 * time.Second
 
-// awaitDrained blocks until no listener and no connection is left, or until ctx ends, and reports which: true for the first. After
-// freshFor it closes the connections on which no request has come, unless the server is being handed over.
+// awaitDrained blocks until no listener and no connection is left, or until ctx ends, and reports which: true for the first. From
+// freshFor on it closes the connections on which no request has come, unless the server is being handed over.
 func (s *Server) awaitDrained(ctx context.Context) bool {
 	s.conns.checkDrained()
 	for old := time.After(freshFor); ; {
@@ -55,6 +55,7 @@ func (s *Server) awaitDrained(ctx context.Context) bool {
 			if !s.handing.Load() {
 				s.closeIdle()
 			}
+			old = time.After(time.Second) // some connected, or had their TLS handshake, while the listeners were drained
 		}
 	}
 }

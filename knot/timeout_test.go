@@ -3,6 +3,7 @@ package knot
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"math"
 	"net/http"
@@ -66,6 +67,22 @@ func TestShutdownWaitsALittleForFirstRequests(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestShutdownClosesWhatConnectsMeanwhile: a connection whose handshake ends when Shutdown has begun, and that is not used.
+func TestShutdownClosesWhatConnectsMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Handler: doneHandler}
+		p := pipePeerTLS(t, s)
+		synctest.Wait()
+		begin, down := time.Now(), make(chan error)
+		go func() { down <- s.Shutdown(t.Context()) }()
+		time.Sleep(100 * time.Millisecond)
+		testenv.Must(t, p.nc.(*tls.Conn).Handshake())
+		go io.Copy(io.Discard, p.nc)
+		testenv.Check(t, <-down)
+		testenv.AtMost(t, time.Since(begin), freshFor+2*time.Second, "took")
+	})
 }
 
 // TestHandOverWaitsForLastRequests: of all connections, until its time is up.
