@@ -154,7 +154,7 @@ func (a *Admission) Limit(now time.Duration, number int, s BacklogState) int {
 // next decides about the tasks that wait at e.
 func (a *Admission) next(now time.Duration, e *entrance, q *QueueState, tight bool) Verdict {
 	e.detector.GaveUp(q.Disconnected)
-	e.detector.Tick(now, q.Waiting, q.Inside, tight)
+	e.movedAt = min(e.movedAt+e.detector.Tick(now, q.Waiting, q.Inside, tight), now)
 	e.detector.paused = min(e.detector.paused, q.Oldest) // no task has waited through what was before
 	if q.Abandoned {
 		return Refuse

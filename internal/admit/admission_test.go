@@ -257,6 +257,33 @@ func TestTimeWithoutAnybodyInLineIsNoPause(t *testing.T) {
 	}
 }
 
+// While there is no room, a pause of the process is no time in which no task leaves.
+func TestAPauseWithoutRoomIsNotStuck(t *testing.T) {
+	l, g, r, _ := newLimit(t, 1)
+	a := NewAdmission(0, true, func(int) *ConcurrencyLimit { return g })
+	l.Observe(time.Second, r, 500)
+	now, came := time.Second, time.Second
+	testenv.MustEqual(t, a.Next(now, 1, &QueueState{Waiting: 1}), Admit, "the first")
+	next := func() Verdict {
+		if l.Tick(now); l.Stalled() {
+			t.Fatalf("stalled at %v", now)
+		}
+		return a.Next(now, 1, &QueueState{Waiting: 1, Oldest: now - came})
+	}
+	for ; now < came+100*time.Millisecond; now += time.Millisecond {
+		testenv.MustEqual(t, next(), Defer, "another")
+	}
+	now += 1900 * time.Millisecond
+	testenv.MustEqual(t, next(), Defer, "after the pause")
+	for until := now + 2200*time.Millisecond; now < until; now += time.Millisecond {
+		l.Tick(now)
+		if a.Next(now, 1, &QueueState{Waiting: 1, Oldest: now - came}) == Refuse {
+			return
+		}
+	}
+	t.Error("nothing is refused although no task leaves")
+}
+
 // A report is made of what all of them say; each adds its part.
 func TestReport(t *testing.T) {
 	l := NewLedger()

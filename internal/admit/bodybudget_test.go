@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // An upload is a body of the tests, and what its handler holds of it.
@@ -111,8 +113,31 @@ func TestBodyBudgetForgetsThatItWouldHaveShed(t *testing.T) {
 	}
 	ask("short", 0, heap, true, true)
 	ask("the first goes on", time.Second, heap, false, true)
-	in.Tick(time.Minute, heap, heap, true)
+	for now := time.Second; now <= time.Minute; now += longestTurn {
+		in.Tick(now, heap, heap, true)
+	}
 	ask("plenty", time.Minute, 0, false, false)
 	ask("short again", time.Minute, heap, false, true)
 	ask("still short", time.Minute+time.Second, heap, false, true)
+}
+
+// A body is not refused as the process was paused while it was held.
+func TestBodyBudgetOutlastsAPause(t *testing.T) {
+	const heap = 1 << 20
+	in := new(BodyBudget)
+	bodies := [2]Body{{number: 1}, {number: 2}} // the first goes on all the time
+	var refused bool
+	tick := func(now time.Duration) {
+		in.Tick(now, heap, heap, true)
+		for i := range bodies {
+			_, refused = in.Held(&bodies[i], 1<<30)
+		}
+	}
+	tick(time.Second)
+	tick(time.Minute)
+	testenv.Equal(t, refused, false, "after a pause it is refused")
+	for now := time.Minute; now <= time.Minute+longestWait; now += longestTurn {
+		tick(now)
+	}
+	testenv.Equal(t, refused, true, "after the longest wait it is refused")
 }

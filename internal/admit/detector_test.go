@@ -98,6 +98,20 @@ func TestAPauseIsNoWaitInTheQueue(t *testing.T) {
 	}
 }
 
+// A pause of the process is no time in which the queue has grown.
+func TestAPauseWhileTheLineGrowsIsNoOverload(t *testing.T) {
+	var q OverloadDetector
+	now, waiting := time.Second, 100
+	for ; q.state != Growing; now += time.Millisecond {
+		waiting++
+		q.Tick(now, waiting, 0, false)
+		q.Admitted(now, waiting)
+	}
+	now += growthAllowed
+	q.Tick(now, waiting+1, 0, false)
+	testenv.Equal(t, q.state, Growing, "after a pause")
+}
+
 // What has come while the process stood still has waited for long when the queue begins to grow, and is no overload.
 func TestTheNewestGoFirstOnlyInAQueueThatHasGrownForLong(t *testing.T) {
 	const since, much, little = 10 * time.Second, burstWait + time.Millisecond, burstWait - time.Millisecond

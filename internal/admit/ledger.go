@@ -175,7 +175,11 @@ func (l *Ledger) Tick(now time.Duration) {
 		tight = tight || a.spec.Kind == Kept && a.util >= tightShare
 	}
 	l.scarce.Store(l.fullest() >= scarceShare)
+	pause := standstill(l.now, now)
 	for _, g := range l.limits {
+		if pause > 0 && g.fullSince > 0 {
+			g.fullSince = min(g.fullSince+pause, now)
+		}
 		if given := g.granted(); g.hasOpened(g.room(given), given) {
 			g.fullSince = 0
 		}

@@ -150,11 +150,14 @@ func (q *OverloadDetector) GaveUp(n int) { q.left += n }
 
 // Tick is told how many tasks wait, and before a bottleneck how many others do inside: a task that departs while another
 // takes its place in the queue is no growth. tight: they hold too much of something that is scarce for waiting until it is
-// clear whether it is overload. It is to be called at least every few milliseconds while a task waits.
-func (q *OverloadDetector) Tick(now time.Duration, waiting, inside int, tight bool) {
+// clear whether it is overload. It is to be called at least every few milliseconds while a task waits. It returns how long the
+// process stood still since the last call, which is no time in which the queue has grown.
+func (q *OverloadDetector) Tick(now time.Duration, waiting, inside int, tight bool) (pause time.Duration) {
 	over := false
-	if q.tickedAt > 0 && now-q.tickedAt > longestTurn {
-		q.paused += now - q.tickedAt
+	if pause = standstill(q.tickedAt, now); pause > 0 {
+		q.paused += pause
+		q.since += pause
+		q.began = 0
 	}
 	q.tickedAt = now
 	switch {
@@ -209,6 +212,15 @@ func (q *OverloadDetector) Tick(now time.Duration, waiting, inside int, tight bo
 			q.enter(Growing, now)
 		}
 	}
+	return pause
+}
+
+// standstill is for how long the process stood still between two looks, of which the first was at the time last; 0: there was none.
+func standstill(last, now time.Duration) time.Duration {
+	if last > 0 && now-last > longestTurn {
+		return now - last
+	}
+	return 0
 }
 
 func (q *OverloadDetector) enter(s DetectorState, now time.Duration) {
