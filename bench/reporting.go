@@ -42,7 +42,7 @@ var figures = []report.Figure{
 	{What: "4,096 clients that hold 1 MiB each in 512 MiB, requests/s", Experiment: "overload-memory", Metric: "goodput", X: 4096, Our: "capriccio", Peers: []string{"net-http"}},
 	{What: "memory of an idle connection, bytes", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "knot", Peers: []string{"nginx", "gnet", "fasthttp", "net-http"}},
 	{What: "the same, taken over as for a WebSocket", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "knot-upgraded"},
-	{What: "the same, with a waiting task, as for an event stream", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "capriccio-task"},
+	{What: "a connection of package netpoll with a task in Read", Experiment: "idle-conns", Metric: "bytes-per-conn", X: idleConns, Our: "capriccio-task"},
 	{Fit: "**neutral**", What: "CPU of a small request, µs", Experiment: "hello", Metric: "cpu-per-request", X: 1, Our: "knot", Peers: []string{"nginx", "gnet", "fasthttp", "net-http"}, Scale: 1e-3},
 	{What: "the same with a handler of net/http", Experiment: "hello", Metric: "cpu-per-request", X: 1, Our: "knot-http", Scale: 1e-3},
 	{What: "CPU of a TLS handshake and a small file, µs", Experiment: "tls", Metric: "cpu-per-request", X: tlsHandshakes, Our: "knot", Peers: []string{"net-http", "nginx"}},

@@ -220,7 +220,7 @@ func (set *settings) flags() (flags *flag.FlagSet) {
 	s.LeastRate = knot.DefaultLeastRate
 	flags.Var((*byteSize)(&s.LeastRate), "least-rate", "how many bytes in a second a client must take of a response, or send of the body of a request, while knot waits for it; a `size` such as 1KB. A slower client is cut off after 30 s; 0 means no limit")
 	flags.DurationVar(&s.ShutdownTimeout, "grace", knot.DefaultShutdownTimeout, "how long requests may take after a stop signal; 0 ends them at once")
-	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further connection an idle connection is closed, or the new one gets 503; 0 means as many as the limit on open files (ulimit -n) leaves besides files and backends, -1 no limit")
+	flags.IntVar(&s.MaxConns, "max-conns", 0, "`number` of connections served at a time; for a further connection an idle connection is closed, or the new one gets 503; 0 means as many as the limit on open files (ulimit -n) leaves besides files and backends, 100000 at most, -1 no limit")
 	flags.IntVar(&s.MaxHead, "max-head", knot.DefaultMaxHead, "largest request head, in `bytes`; for a larger one the answer is 431")
 	set.maxBody, s.MaxBody = knot.DefaultMaxBody, -1 // sites bound it themselves
 	flags.Var((*byteSize)(&set.maxBody), "max-body", "largest request body, a `size` such as 64MB; for a larger one the answer is 413; 0 means no limit")
