@@ -186,7 +186,7 @@ func (e *exchange) pick(tried uint64) *backend {
 // among chooses one of a group, none of tried; nil: none is left. desperate: in spite of failures.
 func (p *Proxy) among(g *group, turn uint32, tried uint64, desperate bool, e *exchange) *backend {
 	all, backends := e.loads[:0], g.backends()
-	panics := p.PanicThreshold > 0 && p.fewAreWell(backends, "")
+	panics := p.panics(g)
 	near := p.Zone != "" && tried == 0 && !panics && !desperate && !p.fewAreWell(backends, p.Zone)
 	for i, b := range backends {
 		if near && b.zone != p.Zone {
@@ -204,6 +204,13 @@ func (p *Proxy) among(g *group, turn uint32, tried uint64, desperate bool, e *ex
 		return backends[all[e.byLoad(all, backends, turn)].Of]
 	}
 	return backends[all[p.choose(all, turn, e)].Of]
+}
+
+// panics reports whether so few backends of g are well that all of them get requests. If no canary is well none does: the first
+// group takes their requests.
+func (p *Proxy) panics(g *group) bool {
+	return p.PanicThreshold > 0 && p.fewAreWell(g.backends(), "") &&
+		(g == &p.stable || slices.ContainsFunc(g.backends(), func(b *backend) bool { return b.weight.Load() > 0 && b.isWell(false) }))
 }
 
 // fewAreWell reports whether of the backends in a zone, all with "", fewer are well than PanicThreshold says, or none is.

@@ -199,8 +199,10 @@ func TestCanary(t *testing.T) {
 	// With nobody well there the requests go to the first group; the other way round they don't.
 	f.p.all()[1].sick.Store(true)
 	f.p.all()[2].sick.Store(true)
-	body, _ := f.asks("/", "X-Canary: yes")
-	testenv.Equal(t, body, "0", "while the canaries are out")
+	for _, f.p.PanicThreshold = range []float64{0, 0.5} {
+		body, _ := f.asks("/", "X-Canary: yes")
+		testenv.Equal(t, body, "0", "while the canaries are out, with a threshold of %v", f.p.PanicThreshold)
+	}
 	c.Canary = &Canary{Backends: backends[1:], Header: "X-Canary"}
 	f = serve(t, c, 1)
 	f.p.all()[0].sick.Store(true)

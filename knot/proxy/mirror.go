@@ -63,7 +63,7 @@ func newMirror(c Config) (*mirror, []error) {
 	setDefault(&m.MaxInFlight, DefaultMirrorInFlight)
 	c.Backends, c.Weights, c.Discover, c.Balance, c.Bound = m.Backends, nil, m.Discover, "", 0
 	c.Sticky, c.Canary, c.Mirror, c.RetryShare, c.Hedge = nil, nil, nil, 0, 0
-	c.Zone, c.Zones = "", nil
+	c.Zone, c.Zones, c.PanicThreshold = "", nil, 0
 	to, err := newProxy(c, true)
 	if err != nil {
 		errs = append(errs, &FieldError{"Mirror", err})

@@ -159,6 +159,7 @@ func TestMirrorIsDead(t *testing.T) {
 	} {
 		c := to(says(t, okResponse))
 		c.Mirror, c.TotalTimeout = &Mirror{Backends: []string{dead}}, time.Minute
+		c.PanicThreshold = 0.5 // which is about the requests, not about copies of them
 		if cause == "timeout" {
 			c.TotalTimeout = 20 * time.Millisecond
 		}
