@@ -169,8 +169,12 @@ func (g *group) next() uint32 { return g.from + uint32(g.turn.Add(1)) }
 func (e *exchange) pick(tried uint64) *backend {
 	p := e.p
 	turn := e.group.next()
-	if b := e.home; b != nil && tried&b.bit == 0 && b.isWell(false) && !b.removed.Load() {
-		return b
+	home := e.home
+	if home != nil && (tried&home.bit != 0 || home.removed.Load()) {
+		home = nil
+	}
+	if home != nil && (home.isWell(false) || p.panics(home.group)) {
+		return home
 	}
 	if e.group == &p.canary {
 		if b := p.among(&p.canary, turn, tried, false, e); b != nil {
@@ -179,6 +183,9 @@ func (e *exchange) pick(tried uint64) *backend {
 	}
 	if b := p.among(&p.stable, turn, tried, false, e); b != nil {
 		return b
+	}
+	if home != nil && home.group == &p.stable && home.isWell(true) {
+		return home
 	}
 	return p.among(&p.stable, turn, tried, true, e)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -94,6 +95,24 @@ func TestSticky(t *testing.T) {
 		stranger.Sticky = &Sticky{Cookie: "knot-to"} // of another secret
 		if _, cookie := serve(t, stranger, 1).asks("/", "Cookie: knot-to="+seen["1"]); cookie == nil || cookie.Value == seen["1"] {
 			t.Errorf("by another secret: %v", cookie)
+		}
+	}
+}
+
+// TestStickyWhileNoneIsWell: a client comes back to its backend also while all are out, and get requests all the same.
+func TestStickyWhileNoneIsWell(t *testing.T) {
+	for _, threshold := range []float64{0, 0.5} {
+		f := serve(t, Config{Backends: behinds(t, 3), PanicThreshold: threshold, Sticky: &Sticky{Cookie: "s"}}, 1)
+		home, cookie := f.asks("/")
+		for _, b := range f.p.all() {
+			if b.downUntil.Store(math.MaxInt64); threshold > 0 {
+				b.sick.Store(true)
+			}
+		}
+		for range 4 {
+			if body, other := f.asks("/", "Cookie: s="+cookie.Value); body != home || other != nil {
+				t.Errorf("with a threshold of %v the client of %s comes to %s, and gets %v", threshold, home, body, other)
+			}
 		}
 	}
 }
