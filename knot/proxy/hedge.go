@@ -30,6 +30,7 @@ type hedge struct {
 	u        *upstream
 	in       []byte // the head of the answer at least, or as much of it as there is room for
 	sentAt   int64  // when the request was sent, see elapsed
+	isStale  bool   // the backend had closed a connection at rest; the exchange's after done
 }
 
 var errHedgeAnswered = errors.New("another backend has answered sooner")
@@ -107,6 +108,9 @@ func (e *exchange) race(h *hedge) error {
 		h.waits.mu.Unlock()
 		if e.waits.attach(h) == nil {
 			h.done.Wait()
+			if !h.isStale {
+				e.tried |= h.b.bit
+			}
 		}
 	}
 	h.waits.interrupt(errOver)
@@ -178,7 +182,8 @@ func (h *hedge) run() {
 		}
 		return
 	}
-	if h.b.leave(u, false); h.waits.why == nil && err != nil {
+	h.isStale = u.used && len(h.in) == 0 && err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	if h.b.leave(u, false); h.waits.why == nil && err != nil && !h.isStale {
 		h.failed()
 	}
 }

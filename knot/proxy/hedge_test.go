@@ -86,6 +86,7 @@ func TestHedge(t *testing.T) {
 		{"the second refuses", [][2]string{{"1", refusal}, {"0", ok("first")}}, "200 first", -1},
 		{"the first breaks off", [][2]string{{"0", ""}, {"1", ok("second")}}, "200 second", -1},
 		{"the first refuses", [][2]string{{"0", refusal}}, "503 ", 1},
+		{"the second refuses and the first breaks off", [][2]string{{"1", refusal}, {"0", ""}}, "502 ", -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := hedging(t, Config{})
@@ -97,8 +98,14 @@ func TestHedge(t *testing.T) {
 					testenv.Until(t, "the other one only is under way", func() bool { return h.outstanding() == 1 })
 				}
 			}
-			if got := <-answer; got != c.want && !strings.HasPrefix(c.want, "503") || !strings.HasPrefix(got, c.want[:3]) {
-				t.Errorf("the answer is %q; want %q", got, c.want)
+			select {
+			case got := <-answer:
+				if got != c.want && !strings.HasPrefix(c.want, "50") || !strings.HasPrefix(got, c.want[:3]) {
+					t.Errorf("the answer is %q; want %q", got, c.want)
+				}
+			case again := <-h.asked:
+				h.says[again] <- refusal
+				t.Errorf("backend %d gets the request again: %s", again, <-answer)
 			}
 			if c.ends >= 0 {
 				testenv.Equal(t, <-h.ended, c.ends, "the backend whose request is ended")
@@ -223,6 +230,29 @@ func TestHedgeOfALateClient(t *testing.T) {
 		h.run()
 		testenv.Equal(t, b.fails.Load() == 0, isClientDeadline, "that it is no failure, if the deadline is the client's: %v", isClientDeadline)
 		testenv.Equal(t, b.outstanding.Load(), 0, "requests under way")
+		p.Close()
+	}
+}
+
+// TestHedgeOnAConnectionThatCloses: that a backend closes a connection at rest just when a hedge comes is no failure of it, and that it
+// closes a new one is.
+func TestHedgeOnAConnectionThatCloses(t *testing.T) {
+	for _, used := range []bool{true, false} {
+		c := to(says(t, ""))
+		c.Dial = net.DialTimeout
+		p := testenv.Need(New(c))(t)
+		b := p.all()[0]
+		u := testenv.Need(b.get(t.Context(), time.Time{}))(t)
+		u.used = used
+		b.pool.Put(u, false)
+		if room, _ := b.enter(); !room || !b.slots.TryAcquire(1) {
+			t.Fatal("there is no room for one")
+		}
+		h := &hedge{b: b, out: []byte(aRequest), waits: newInterrupter()}
+		h.done.Add(1)
+		h.run()
+		testenv.Equal(t, b.fails.Load() == 0, used, "that it is no failure, if the connection was used: %v", used)
+		testenv.Equal(t, h.isStale, used, "that the connection was stale, if it was used: %v", used)
 		p.Close()
 	}
 }
