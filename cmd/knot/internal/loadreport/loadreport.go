@@ -145,10 +145,18 @@ func (s *Site) Prepare(x *knot.Ctx) {
 	}
 }
 
-// Around is site.Site.Around: it counts the request, and how long it takes.
+// isProbe reports whether the request is OPTIONS * with the line FormatHeader, by which balancers probe.
+func isProbe(x *knot.Ctx) bool {
+	return string(x.PathBytes()) == "*" && x.HeaderBytes(orca.FormatHeader) != nil
+}
+
+// isStream reports whether the request is for the gRPC service.
+func isStream(x *knot.Ctx) bool { return string(x.PathBytes()) == streamPath }
+
+// Around is site.Site.Around: it counts the request, unless it is only about the load, and how long it takes.
 func (s *Site) Around(x *knot.Ctx, rest knot.Handler) error {
 	r := s.of.Load()
-	if r == nil {
+	if r == nil || isProbe(x) || isStream(x) {
 		return rest(x)
 	}
 	n, began := r.inFlight.Add(1), r.from.Now()
@@ -187,15 +195,14 @@ func (s *Site) FilterHead(x *knot.Ctx, h knot.ResponseHead) {
 	}
 }
 
-// Handle answers what is only about the load: OPTIONS * with the line FormatHeader, by which balancers probe, and the gRPC
-// service. It is a site.Step, and parks.
+// Handle answers what is only about the load: probes and the gRPC service. It is a site.Step, and parks.
 func (s *Site) Handle(x *knot.Ctx) (answered bool, err error) {
 	r := s.of.Load()
-	switch path := x.PathBytes(); {
+	switch {
 	case r == nil:
-	case string(path) == "*" && x.HeaderBytes(orca.FormatHeader) != nil:
+	case isProbe(x):
 		return true, x.Send(204, "", nil)
-	case string(path) == streamPath:
+	case isStream(x):
 		return true, r.stream(x)
 	}
 	return false, nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/orca"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/knot"
@@ -128,4 +129,31 @@ func TestHeaders(t *testing.T) {
 		before.Prepare(x)
 		return before.Around(x, func(x *knot.Ctx) error { return x.Send(204, "", nil) })
 	}, httptest.NewRequest("GET", "/", nil))
+}
+
+// TestProbesAreNoRequests: probes and streams of reports count neither as requests in flight nor in how long requests take.
+func TestProbesAreNoRequests(t *testing.T) {
+	of := &scene{}
+	r := of.reporter(t)
+	s := testenv.Need(New("on-request"))(t)
+	s.Begin(r)
+	web := site.Site{Prepare: []func(*knot.Ctx){s.Prepare}, Steps: []site.Step{s.Handle, func(x *knot.Ctx) (bool, error) {
+		of.now.Add(int64(10 * time.Millisecond))
+		return true, x.Send(204, "", nil)
+	}}, Around: s.Around}
+	ask := func(method, path string) *http.Response {
+		request := httptest.NewRequest(method, "http://example.org"+path, nil)
+		if path == "*" {
+			request.URL.Opaque = "*"
+		}
+		request.Header.Set(orca.FormatHeader, "TEXT")
+		return knottest.Do(t, web.Handle, request)
+	}
+	ask("GET", "/")
+	for range 100 {
+		probe := ask("OPTIONS", "*")
+		testenv.Equal(t, probe.Header.Get(orca.Header), "TEXT named_metrics.in_flight=0,named_metrics.latency_seconds=0.01", "report of a probe")
+		ask("POST", streamPath)
+	}
+	testenv.Equal(t, r.took.at(0), 10*time.Millisecond, "time that a request takes")
 }
