@@ -133,9 +133,13 @@ func (a *Admission) isStalled() bool { return a.ledger != nil && a.ledger.Stalle
 // refused at once; tasks that go elsewhere may be what they wait for.
 func (a *Admission) Limit(now time.Duration, number int, s BacklogState) int {
 	for number >= len(a.bottlenecks) {
-		a.bottlenecks = append(a.bottlenecks, bottleneckGate{entrance: entrance{detector: OverloadDetector{atBottleneck: true}}})
+		a.bottlenecks = append(a.bottlenecks, bottleneckGate{})
 	}
 	b := &a.bottlenecks[number]
+	if s.Afresh && s.Out == 0 { // the last node with this number may have been another one
+		*b = bottleneckGate{}
+	}
+	b.detector.atBottleneck = true
 	before := b.most.Limit()
 	b.most.Update(now, s)
 	if before == 0 && b.most.Limit() > 0 {

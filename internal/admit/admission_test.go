@@ -257,6 +257,40 @@ func TestTimeWithoutAnybodyInLineIsNoPause(t *testing.T) {
 	}
 }
 
+// A node that is watched under the number of another one, which is watched no more, is a new one.
+func TestABottleneckIsNotTakenForTheLastWithItsNumber(t *testing.T) {
+	a := NewAdmission(0, true, nil)
+	work := &Work{Kind: 1}
+	look := func(b *Backlog, now time.Duration, came, departed int) int {
+		for range came {
+			b.Arrived(work)
+		}
+		for range departed {
+			b.Departed(now, work, Stamp(now-200*time.Millisecond))
+		}
+		limit := a.Limit(now, 0, b.Look(0))
+		b.SetLimit(now, limit, 0)
+		return limit
+	}
+	now := time.Second
+	for _, whole := range []bool{false, true} {
+		b := NewBacklog(0, now, whole)
+		for range 100 { // few wait, and depart soon
+			now += 10 * time.Millisecond
+			look(b, now, 5, 5)
+		}
+		gate := &a.bottlenecks[0]
+		gate.detector.enter(Overloaded, now)
+		gate.stuck = true
+		now += time.Hour
+		b = NewBacklog(0, now, false)
+		look(b, now, 30, 0)
+		testenv.Equal(t, gate.detector.state, Calm, "state of the detector, after a whole node: %v", whole)
+		testenv.Equal(t, gate.stuck, false, "newcomers are refused, after a whole node: %v", whole)
+		testenv.Equal(t, gate.most, BottleneckLimit{began: now, first: 30, movedAt: now, quickest: gate.most.quickest}, "limit, after a whole node: %v", whole)
+	}
+}
+
 // While there is no room, a pause of the process is no time in which no task leaves.
 func TestAPauseWithoutRoomIsNotStuck(t *testing.T) {
 	l, g, r, _ := newLimit(t, 1)

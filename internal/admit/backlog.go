@@ -27,7 +27,7 @@ type Backlog struct {
 	bit        uint8         // of Work.Heading
 	whole      bool          // the whole node counts, not one thing at it
 	kind       uint32        // or the kind of work that counts, or detail of one; 0: any
-	unclear    bool          // what is to count
+	unclear    bool          // what is to count; always before the first Look
 	most       uint32        // the kind of work, or detail, of many of the tasks lately, as long as kind is 0
 	waiting    int           // tasks there that count
 	known      int           // tasks there whose kind of work is known
@@ -60,7 +60,7 @@ const MaxBacklogs = 4
 // NewBacklog makes the Backlog with that number, which is below MaxBacklogs. whole: all tasks that wait at the node count, not
 // only the tasks that wait for one thing.
 func NewBacklog(number int, now time.Duration, whole bool) *Backlog {
-	return &Backlog{bit: 1 << number, whole: whole, unclear: whole, quietSince: now, quickest: math.MaxInt64}
+	return &Backlog{bit: 1 << number, whole: whole, unclear: true, quietSince: now, quickest: math.MaxInt64}
 }
 
 // OnlyMost has only the most frequent kind of work count, if many of the tasks that Add was called for are of one kind: it
@@ -69,7 +69,7 @@ func (b *Backlog) OnlyMost() bool {
 	if !b.hasMost() {
 		return false
 	}
-	b.kind, b.waiting, b.unclear = b.most, 0, false
+	b.kind, b.waiting = b.most, 0
 	return true
 }
 
@@ -196,10 +196,11 @@ func (b *Backlog) Look(out int) BacklogState {
 }
 
 // clarify finds out whether many of the tasks at the node do the same, and reports whether what has been counted is of no
-// use, as it is not clear yet what is to count, or only these count from now on.
+// use, as it is the first Look, or not clear yet what is to count, or only these count from now on.
 func (b *Backlog) clarify() (afresh bool) {
 	if !b.All() || b.limit > 0 {
-		return false
+		afresh, b.unclear = b.unclear, false
+		return afresh
 	}
 	if 2*b.known <= b.waiting {
 		return b.unclear
