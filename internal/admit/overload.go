@@ -148,9 +148,9 @@ func (q *OverloadDetector) Refused() { q.refused++ }
 // GaveUp records that n clients have left before it was their turn.
 func (q *OverloadDetector) GaveUp(n int) { q.left += n }
 
-// Tick is told how many tasks wait, and before a bottleneck how many others do inside: a task that departs while another
-// takes its place in the queue is no growth. tight: they hold too much of something that is scarce for waiting until it is
-// clear whether it is overload. It is to be called at least every few milliseconds while a task waits. It returns how long the
+// Tick is told how many tasks wait, one at least, and before a bottleneck how many others do inside: a task that departs while
+// another takes its place in the queue is no growth. tight: they hold too much of something that is scarce for waiting until it
+// is clear whether it is overload. It is to be called at least every few milliseconds while a task waits. It returns how long the
 // process stood still since the last call, which is no time in which the queue has grown.
 func (q *OverloadDetector) Tick(now time.Duration, waiting, inside int, tight bool) (pause time.Duration) {
 	over := false
@@ -168,9 +168,6 @@ func (q *OverloadDetector) Tick(now time.Duration, waiting, inside int, tight bo
 			over = (q.refused+q.left)*fewRefused <= q.served
 			q.open(now, waiting+inside)
 		}
-	case waiting == 0:
-		q.open(now, waiting+inside)
-		q.streak = 0
 	default:
 		q.measure(now, waiting+inside)
 	}
