@@ -119,9 +119,7 @@ func (x *Ctx) refuseLate() error {
 	x.srv.demands.late.Add(1)
 	x.turnedAway = true
 	x.AddHeader("Retry-After", retryAfter())
-	if pages := x.errorPages(); pages != nil {
-		pages(x, 503) // it may prepare the response; a program wants the reason, not a page
-	}
+	x.errorPage(503) // it may prepare the response; a program wants the reason, not a page
 	return x.SendString(503, "text/plain; charset=utf-8", "The time that the client had for this request was over before the request could be served.\n")
 }
 

@@ -98,10 +98,19 @@ func (x *Ctx) handlerOf() Handler {
 	return x.srv.handler
 }
 
-// errorPages returns the function that makes pages of errors; nil: there is none.
-func (x *Ctx) errorPages() func(x *Ctx, status int) (ctype string, page []byte) {
+// errorPage returns the page of the program's own for a status; nil: there is none, or its function has panicked.
+func (x *Ctx) errorPage(status int) (ctype string, page []byte) {
+	pages := x.srv.ErrorPage
 	if e := x.srv.endpointOf(x.c); e != nil && e.ErrorPage != nil {
-		return e.ErrorPage
+		pages = e.ErrorPage
 	}
-	return x.srv.ErrorPage
+	if pages == nil {
+		return "", nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			x.logPanic("ErrorPage panicked", p)
+		}
+	}()
+	return pages(x, status)
 }

@@ -305,6 +305,45 @@ func TestErrorPages(t *testing.T) {
 	}
 }
 
+// TestPanicsForLastAnswers: for requests that no handler sees, and for the answer after another panic.
+func TestPanicsForLastAnswers(t *testing.T) {
+	log := new(testenv.Buffer)
+	page := func(x *Ctx, _ int) (string, []byte) { panic("a page's panic on " + x.Path()[:1]) }
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: echoHandler, ErrorLog: textLog(log), ErrorPage: page})
+		for _, request := range []string{"GET /a b HTTP/1.1\r\n\r\n", req("GET /404"), req("GET /panic")} {
+			testenv.Contains(t, sv.exchange(request), "<!doctype", "the answer to %q", request)
+		}
+		full := start(limited(&Server{Handler: echoHandler, ErrorLog: textLog(log), ErrorPage: page, MaxConns: 1}, func(l *settings) { l.rest = time.Hour }))
+		first := full.dial()
+		first.ask(req("GET /"))
+		full.dial().wantStatus("503 close")
+		first.ask(req("GET /"))
+	})
+	sv := startServer(t, &Server{H2C: true, ErrorLog: textLog(log), ErrorPage: page, Handler: echoHandler, MaxHead: 1000}, 1)
+	p := sv.framed()
+	p.headers(1, p.get("cookie", strings.Repeat("\xfe", 1000)), wholeHead)
+	testenv.Equal(t, p.verdictButData(), "431")
+	testenv.Contains(t, log.String(), "a page's panic", "the log")
+}
+
+type panickingFilter struct{}
+
+func (panickingFilter) FilterHead(*Ctx, ResponseHead) { panic("a filter's panic") }
+
+// TestFilterThatPanics ends its connection and not the process.
+func TestFilterThatPanics(t *testing.T) {
+	log := new(testenv.Buffer)
+	s := &Server{ErrorLog: textLog(log), Handler: func(x *Ctx) error {
+		x.Filter(panickingFilter{})
+		return doneHandler(x)
+	}}
+	testenv.Equal(t, answerTo(s, req("GET /")), "")
+	for _, said := range []string{"handler panicked", "Filter panicked", "a filter's panic"} {
+		testenv.Contains(t, log.String(), said, "the log")
+	}
+}
+
 // TestNothingIsSentToAClientThatHasGone: what is in the access log as 499 is no response.
 func TestNothingIsSentToAClientThatHasGone(t *testing.T) {
 	everyMode(t, func(t *testing.T, start func(*Server) *served) {

@@ -201,8 +201,8 @@ func (x *Ctx) SendError(status int) error {
 		}
 		return err
 	}
-	if pages := x.errorPages(); pages != nil && !h1.Bodyless(status) {
-		if ctype, page := pages(x, status); page != nil {
+	if !h1.Bodyless(status) {
+		if ctype, page := x.errorPage(status); page != nil {
 			x.resp.held = x.resp.held[:0]
 			return x.Send(status, ctype, page)
 		}

@@ -3,11 +3,14 @@ package knot
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
 	"time"
 
+	"github.com/capriccio-go/capriccio/internal/engine"
+	"github.com/capriccio-go/capriccio/internal/logwriter"
 	"github.com/capriccio-go/capriccio/knot/internal/neterr"
 	"github.com/capriccio-go/capriccio/knot/internal/nethttp"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
@@ -134,6 +137,12 @@ func (c *conn) shake(secure *tlsin.Conn) bool {
 // reportHandshake logs a handshake that has failed, but not that a client has gone without a word, as checks of the port
 // do, or was cut off by Close.
 func (s *Server) reportHandshake(c *conn, err error) {
+	var panicked *engine.PanicError
+	if errors.As(err, &panicked) {
+		s.errorLog().Error("knot: a function of tls.Config panicked", "panic", logwriter.OneLine(fmt.Sprint(panicked.Value)),
+			"stack", logwriter.OneLine(string(panicked.Stack)), "client", c.remoteHost())
+		return
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}

@@ -361,6 +361,29 @@ func TestTLSWhileTheLoopStandsStill(t *testing.T) {
 	})
 }
 
+// TestPanicInAHandshake ends its connection, is logged, and leaves the server as it was.
+func TestPanicInAHandshake(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		ca := testenv.NewCA(t)
+		config := ca.Server(t)
+		var panicked atomic.Bool
+		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			if !panicked.Swap(true) {
+				panic("no config")
+			}
+			return nil, nil
+		}
+		sv := start(&Server{TLS: config, Handler: doneHandler})
+		p := sv.dial()
+		p.secure(ca.Client())
+		testenv.Equal(t, p.nc.(*tls.Conn).Handshake() != nil, true, "the handshake fails")
+		sv.dialTLS(ca.Client()).ask(req("GET /"))
+		for _, said := range []string{"a function of tls.Config panicked", "no config", "TestPanicInAHandshake"} {
+			testenv.Contains(t, sv.log.String(), said, "the log")
+		}
+	})
+}
+
 // TestTLSClientsThatLeaveAtOnce cost no handshake: their hellos are looked at when they have left already.
 func TestTLSClientsThatLeaveAtOnce(t *testing.T) {
 	ca := testenv.NewCA(t)

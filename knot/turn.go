@@ -354,6 +354,16 @@ func (x *Ctx) replace(status int) {
 	x.SendError(status)
 }
 
+// replaceLast is replace where no other function recovers. If a Filter panics the connection ends without an answer.
+func (x *Ctx) replaceLast(status int) {
+	defer func() {
+		if p := recover(); p != nil {
+			x.logPanic("Filter panicked", p)
+		}
+	}()
+	x.replace(status)
+}
+
 // refuse answers a request that can't be parsed. The connection ends with it.
 func (x *Ctx) refuse(f *h1.Fault) {
 	x.headAt = x.r
@@ -365,7 +375,7 @@ func (x *Ctx) refuse(f *h1.Fault) {
 	x.head.Minor = 1
 	x.body = body{}
 	x.closing = true
-	x.replace(f.Status)
+	x.replaceLast(f.Status)
 	x.conclude()
 }
 
@@ -385,7 +395,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	if goexit && errors.Is(engine.Err(), engine.ErrShutdown) {
 		x.logRequest("the runtime ended before the handler")
 	} else {
-		x.logRequest(what, "panic", logwriter.OneLine(fmt.Sprint(p)), "stack", logwriter.OneLine(string(engine.PanicStack(p))))
+		x.logPanic(what, p)
 	}
 	if !x.finished {
 		x.dropGathered()
@@ -393,7 +403,7 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 	x.closing = true
 	if !x.finished {
 		if x.resp.phase == respOpen && x.writeErr == nil {
-			x.replace(500)
+			x.replaceLast(500)
 		}
 		x.conclude()
 	}
@@ -408,6 +418,11 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 		x.c.end(err == nil)
 	}
 	return turnClose
+}
+
+// logPanic writes a line about p, which a deferred function has recovered.
+func (x *Ctx) logPanic(message string, p any) {
+	x.logRequest(message, "panic", logwriter.OneLine(fmt.Sprint(p)), "stack", logwriter.OneLine(string(engine.PanicStack(p))))
 }
 
 // logRequest writes a line about the current request to the error log.

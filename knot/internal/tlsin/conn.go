@@ -97,8 +97,16 @@ func (c *Conn) Handshake() error {
 	return err
 }
 
-// shake is for engine.Outside: functions of the Config may wait natively.
-func shake(t *tls.Conn) error { return t.HandshakeContext(context.Background()) }
+// shake is for engine.Outside: functions of the Config may wait natively. One that panics ends the handshake: the error is
+// an *engine.PanicError.
+func shake(t *tls.Conn) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &engine.PanicError{Task: "of a TLS handshake", Value: v, Stack: engine.PanicStack(v)}
+		}
+	}()
+	return t.HandshakeContext(context.Background())
+}
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
