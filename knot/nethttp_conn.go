@@ -254,6 +254,7 @@ func (x *Ctx) hijack() (rest []byte) {
 	x.srv.handOn(x.c)
 	x.conclude()
 	x.countAnswered()
+	x.ClientAddr() // for logRequest, which has no head then
 	x.returnBuffers()
 	return rest
 }

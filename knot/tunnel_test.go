@@ -2,6 +2,7 @@ package knot
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -183,5 +184,29 @@ func TestNativeHandlersSeeNoPathOfATunnel(t *testing.T) {
 			return x.Send(200, "text/plain", []byte(x.Method()+" "+x.Host()+" "+x.Path()))
 		}})
 		testenv.Equal(t, statusAndBody(sv.exchange(req("CONNECT a:1")+req("GET /"))), "200 CONNECT a:1 ")
+	})
+}
+
+// TestFailuresAfterHijack are logged as those of other handlers are.
+func TestFailuresAfterHijack(t *testing.T) {
+	everyMode(t, func(t *testing.T, start func(*Server) *served) {
+		sv := start(&Server{Handler: func(x *Ctx) error {
+			path := x.Path()
+			nc, _, err := x.Hijack()
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			if path == "/panic" {
+				panic("a panic behind it")
+			}
+			return errors.New("an error behind it")
+		}})
+		for _, what := range []string{"panic", "error"} {
+			p := sv.dial()
+			p.send(req("BREW /" + what))
+			p.wantClosed()
+			testenv.Until(t, "the log has the "+what, func() bool { return strings.Contains(sv.log.String(), what+" behind it") })
+		}
 	})
 }

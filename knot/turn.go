@@ -214,6 +214,9 @@ func (x *Ctx) serveRequest() {
 		x.body.end()
 		if x.takenOver {
 			x.endSpan(101)
+			if err != nil {
+				x.settle(err)
+			}
 			return
 		}
 		x.awaitBody()
@@ -384,10 +387,6 @@ func (x *Ctx) refuse(f *h1.Fault) {
 func (x *Ctx) abandon(p any, goexit bool) verdict {
 	x.rejoin()
 	x.body.end()
-	if x.takenOver {
-		x.endSpan(101)
-		return turnGone
-	}
 	what := "handler panicked"
 	if goexit {
 		what = "handler left by runtime.Goexit"
@@ -396,6 +395,10 @@ func (x *Ctx) abandon(p any, goexit bool) verdict {
 		x.logRequest("the runtime ended before the handler")
 	} else {
 		x.logPanic(what, p)
+	}
+	if x.takenOver {
+		x.endSpan(101)
+		return turnGone
 	}
 	if !x.finished {
 		x.dropGathered()
@@ -427,7 +430,10 @@ func (x *Ctx) logPanic(message string, p any) {
 
 // logRequest writes a line about the current request to the error log.
 func (x *Ctx) logRequest(message string, args ...any) {
-	args = append(args, "client", x.clientText(), "method", x.Method(), "target", x.Target())
+	args = append(args, "client", x.clientText())
+	if !x.takenOver { // else its head is gone
+		args = append(args, "method", x.Method(), "target", x.Target())
+	}
 	if x.id != "" {
 		args = append(args, "request_id", x.id)
 	}
