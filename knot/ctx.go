@@ -103,6 +103,7 @@ type progress struct {
 	finished  bool  // the current request is answered and logged
 	duplex    bool  // the handler wanted to answer without regard to the body
 	dropBy    int64 // until when the rest of the body is awaited before the answer, see awaitBody; else 0
+	headBy    int64 // until when a head that has begun must be complete, on the server's clock; 0: none has, or it may take for ever
 }
 
 // fileTools are what Files needs for a request: the request as the store sees it, the buffers of widen, what SendFile asks.

@@ -108,14 +108,21 @@ func TestHandOverWaitsForLastRequests(t *testing.T) {
 
 // TestBlankLinesDoNotKeepAConnection: only requests do.
 func TestBlankLinesDoNotKeepAConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pipePeer(t, &Server{Handler: echoHandler, IdleTimeout: 10 * time.Second})
-		begin := time.Now()
-		for testenv.Err(io.WriteString(p.nc, "\r\n")) == nil {
-			time.Sleep(time.Second)
-		}
-		testenv.AtMost(t, time.Since(begin), 12*time.Second, "closed after")
-	})
+	for _, first := range []string{"", "\r", req("GET /") + "\r"} {
+		synctest.Test(t, func(t *testing.T) {
+			p := pipePeer(t, &Server{Handler: echoHandler, IdleTimeout: 10 * time.Second, HeadTimeout: 10 * time.Second})
+			p.send(first)
+			go io.Copy(io.Discard, p.r)
+			begin, line := time.Now(), "\r\n"
+			if first != "" {
+				line = "\n\r" // so that half a line is always there
+			}
+			for testenv.Err(io.WriteString(p.nc, line)) == nil && time.Since(begin) < time.Minute {
+				time.Sleep(time.Second)
+			}
+			testenv.AtMost(t, time.Since(begin), 12*time.Second, "%q, closed after", first)
+		})
+	}
 }
 
 // TestSlowRequests: a head has to be complete in HeadTimeout, and a body may not pause for longer than BodyTimeout.

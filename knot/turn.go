@@ -58,7 +58,7 @@ func (x *Ctx) turn() verdict {
 		c.enter()
 	}
 	x.w = n
-	scanned, by := 0, int64(0)
+	scanned := 0
 	for {
 		v := x.serveBuffered(scanned)
 		if x.flush() != nil {
@@ -67,31 +67,27 @@ func (x *Ctx) turn() verdict {
 		if v != turnMore {
 			return v
 		}
-		if x.r > 0 || by == 0 {
-			// This head has just begun.
-			by = 0
-			if limit := x.srv.settings().headTime; limit > 0 {
-				by = c.srv.clock.Now() + int64(limit)
-			}
+		if limit := x.srv.settings().headTime; limit > 0 && x.headBy == 0 {
+			x.headBy = c.srv.clock.Now() + int64(limit)
 		}
 		x.makeRoom(0)
 		scanned = x.w
-		if v := x.fillHead(by); v != turnMore {
+		if v := x.fillHead(); v != turnMore {
 			return v
 		}
 	}
 }
 
 // fillHead reads more of an incomplete head.
-func (x *Ctx) fillHead(by int64) verdict {
+func (x *Ctx) fillHead() verdict {
 	c := x.c
 	if x.w == len(x.in) {
 		x.growIn(0)
 	}
-	if by == 0 {
+	if x.headBy == 0 {
 		c.clearRead()
-	} else if c.readBy != by {
-		c.setRead(by)
+	} else if c.readBy != x.headBy {
+		c.setRead(x.headBy)
 	}
 	in := c.inside
 	c.leave() // a slow client must not keep others out
@@ -171,7 +167,7 @@ func (x *Ctx) serveBuffered(scanned int) verdict {
 // serveRequest answers the request that head describes and brings r to the
 // first byte after its body.
 func (x *Ctx) serveRequest() {
-	x.finished, x.duplex = false, false
+	x.finished, x.duplex, x.headBy = false, false, 0
 	x.resetRequest()
 	x.resp.begin()
 	x.beginBody()
