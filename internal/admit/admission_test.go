@@ -307,7 +307,7 @@ func TestAPauseWithoutRoomIsNotStuck(t *testing.T) {
 	for ; now < came+100*time.Millisecond; now += time.Millisecond {
 		testenv.MustEqual(t, next(), Defer, "another")
 	}
-	now += 1900 * time.Millisecond
+	now += longestTurn + time.Second
 	testenv.MustEqual(t, next(), Defer, "after the pause")
 	for until := now + 2200*time.Millisecond; now < until; now += time.Millisecond {
 		l.Tick(now)
