@@ -162,7 +162,7 @@ func (x *Ctx) readBody(p []byte) (int, error) {
 	x.armReply()
 	began := x.srv.clock.Now()
 	n, err := x.c.nc.Read(p)
-	if !x.c.answering.Load() && !x.maySendMessages() { // else a client may send what there is to send
+	if (x.finished || !x.c.answering.Load()) && !x.maySendMessages() { // else a client may send what there is to send
 		x.slowIn.Add(x.srv.clock.Now()-began, n, x.srv.settings().rate)
 	}
 	x.busyReads()

@@ -103,7 +103,7 @@ type Server struct {
 	// Default: DefaultWriteTimeout. Negative: for ever.
 	WriteTimeout time.Duration
 	// LeastRate is how many bytes in a second a client has to take of a response, and to send of a request's body until the
-	// response begins, while the server waits for it: one that is slower has 30 s of such waiting, or WriteTimeout or
+	// response begins and behind its end, while the server waits for it: one that is slower has 30 s of such waiting, or WriteTimeout or
 	// BodyTimeout if that is longer, and every LeastRate bytes give it a second. It bounds for how long slow clients can hold
 	// what the server has: the timeouts begin anew with each write and read. Event streams and connections with nothing to
 	// send do not wait for their clients, and a body of HTTP/2 without a length may be a stream of messages, as of gRPC: it

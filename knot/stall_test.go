@@ -227,6 +227,21 @@ func TestLeastRateOfBodies(t *testing.T) {
 	}
 }
 
+// TestLeastRateOfABodyThatIsDropped: a client may not keep its connection by a body that no handler reads.
+func TestLeastRateOfABodyThatIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipePeer(t, &Server{LeastRate: DefaultLeastRate, Handler: doneHandler})
+		p.send(req("PUT /", "Content-Length: 200000"))
+		p.want("200", "done")
+		go io.Copy(io.Discard, p.r)
+		begin := time.Now()
+		for time.Since(begin) < 5*time.Minute && testenv.Err(p.nc.Write([]byte("x"))) == nil {
+			time.Sleep(10 * time.Second)
+		}
+		testenv.AtMost(t, time.Since(begin), 71*time.Second, "closed after")
+	})
+}
+
 // A client of gRPC sends messages when it has them, and gets no answer before the last one. A proxy reads them apart.
 func TestLeastRateSparesMessages(t *testing.T) {
 	for name, bodyOf := range map[string]func(x *Ctx) (io.Reader, error){
