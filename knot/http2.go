@@ -182,7 +182,10 @@ func (r *http2Request) Serve() {
 	}
 	x := s.borrow(c)
 	x.closing = true // no other request follows
-	if r.TooLarge() {
+	if large, headOnly := r.TooLarge(); large {
+		if headOnly {
+			x.head.Method = h1.MethodHead
+		}
 		x.refuse(h1.HeadTooLarge)
 		x.flush()
 	} else {

@@ -195,11 +195,14 @@ func TestHTTP2LongLine(t *testing.T) {
 	sv := startServer(t, &Server{H2C: true, Handler: echoHandler, MaxHead: 1000}, 1)
 	p := sv.framed()
 	for i, c := range []struct {
+		method string
 		length int
 		status string
-	}{{1001, "431"}, {10_000, "431"}, {100, "200"}} {
-		p.headers(uint32(2*i+1), p.get("cookie", strings.Repeat("\xfe", c.length)), wholeHead) // which no code makes shorter
+	}{{"GET", 1001, "431"}, {"GET", 10_000, "431"}, {"HEAD", 1001, "431"}, {"GET", 100, "200"}, {"HEAD", 100, "200"}} {
+		head := p.head(":method", c.method, ":scheme", "http", ":path", "/", ":authority", "h", "cookie", strings.Repeat("\xfe", c.length)) // which no code makes shorter
+		p.headers(uint32(2*i+1), head, wholeHead)
 		testenv.Equal(t, p.verdictButData(), c.status, "a line of %d bytes", c.length)
+		testenv.Equal(t, p.ended, c.method == "HEAD", "%s with a line of %d bytes: no body", c.method, c.length)
 	}
 }
 

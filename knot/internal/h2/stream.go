@@ -62,7 +62,8 @@ func newStream(h *Conn, text []byte) *Stream {
 	of := h.Host.NewRequest()
 	st := of.Self()
 	*st = Stream{
-		h: h, of: of, id: h.last, head: text, headSize: len(text), tooLarge: d.over, headOnly: bytes.HasPrefix(text, []byte("HEAD ")), length: d.length, chunked: !d.ends && d.length < 0,
+		h: h, of: of, id: h.last, head: text, headSize: len(text), tooLarge: d.over, length: d.length, chunked: !d.ends && d.length < 0,
+		headOnly: d.over && d.method == "HEAD" || bytes.HasPrefix(text, []byte("HEAD ")), // d has no method if text is the one before
 		received: d.ends, recvWindow: h.Limits.Window, sendWindow: h.newWindow,
 	}
 	st.parts.st = st
@@ -81,8 +82,8 @@ func (st *Stream) Begin() bool {
 	return !st.dropped
 }
 
-// TooLarge reports whether the head was larger than allowed, and Read does not return it.
-func (st *Stream) TooLarge() bool { return st.tooLarge }
+// TooLarge reports whether the head was larger than allowed, and Read does not return it; headOnly: the answer has no body.
+func (st *Stream) TooLarge() (large, headOnly bool) { return st.tooLarge, st.headOnly }
 
 // Trailer returns the lines behind the body, each with its CR LF, and reports whether all of the request has come.
 func (st *Stream) Trailer() (lines []byte, received bool) {
