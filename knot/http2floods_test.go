@@ -283,9 +283,12 @@ func TestHTTP2Farewell(t *testing.T) {
 	p := sv.framed()
 	p.ask(0, "/slow")
 	<-began
+	q := sv.framed()
+	q.ask(0, "/slow")
+	<-began
 	sv.settings().h2.Farewell = time.Minute
 	late := sv.frames("") // accepted, silent
-	sv.awaitConns(2)
+	sv.awaitConns(3)
 	ended := startDown(sv)
 	var ping [8]byte
 	expect := func(p *framePeer, want ...string) { // in any order
@@ -314,6 +317,13 @@ func TestHTTP2Farewell(t *testing.T) {
 		}
 	}
 	const farewell = "away 2147483647 NO_ERROR"
+	expect(q, farewell, "ping")
+	q.WritePing(true, ping)
+	expect(q, "away 1 NO_ERROR")
+	q.ask(1, "/")
+	q.WriteRawFrame(http2.FrameData, 0, 0, nil)
+	expect(q, "away 1 PROTOCOL_ERROR") // not the one that came too late
+	q.nc.Close()
 	expect(p, farewell, "ping")
 	p.ask(1, "/") // was on its way
 	expect(p, "answer 3")
@@ -332,6 +342,7 @@ func TestHTTP2Farewell(t *testing.T) {
 	p.headers(7, p.head("a", "b"), wholeHead)
 	p.WritePing(false, [8]byte{})
 	expect(p, "ping")
+	goOn <- true
 	goOn <- true
 	expect(p, "answer 1")
 	p.nc.Close()

@@ -87,6 +87,7 @@ type windows struct {
 // ending is how far the connection is on its way to the end. It is guarded by mu; times are readings of the server's clock.
 type ending struct {
 	leaving, closing, shut bool
+	named                  uint32      // the last request that is served; set with closing
 	ended                  bool        // the reader will not come back
 	leaveTimer             *time.Timer // from leaving to closing
 	idleSince              int64
@@ -327,8 +328,8 @@ func (h *Conn) fail(code http2.ErrCode) {
 		return
 	}
 	h.Limits.Count("conn_" + code.String())
-	h.frames.WriteGoAway(h.last, code, nil)
-	h.closing, h.failed = true, true
+	h.failed = true
+	h.goAway(code)
 	h.dropStreams()
 	h.kick()
 }
@@ -359,9 +360,16 @@ func (h *Conn) close() {
 	if h.closing || h.over {
 		return
 	}
-	h.closing = true
-	h.frames.WriteGoAway(h.last, http2.ErrCodeNo, nil)
+	h.goAway(http2.ErrCodeNo)
 	h.kick()
+}
+
+// goAway names the last request that is served, and never a later one than before (RFC 9113, 6.8). It needs mu.
+func (h *Conn) goAway(code http2.ErrCode) {
+	if !h.closing {
+		h.closing, h.named = true, h.last
+	}
+	h.frames.WriteGoAway(h.named, code, nil)
 }
 
 // Expel closes, in a task, a connection that has no request and that the server has chosen to make room.
