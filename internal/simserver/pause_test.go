@@ -99,3 +99,17 @@ func TestALineOutlastsAPause(t *testing.T) {
 	r.check(t, 1)
 	want(t, r.Clients.Statuses[503] == 0, r)
 }
+
+// Requests that wait as the memory is full when the process is stopped are not refused when the process goes on: no request
+// could leave meanwhile.
+func TestAPauseAtAFullMemory(t *testing.T) {
+	r := onMix(t, Config{Seed: 1, Memory: 110 << 20, Patience: time.Minute}, 1, func(s *Server, _ *Mix) time.Duration {
+		h := &Habit{Path: lan, Make: asks("h2000000.s3800000")}
+		for range 70 {
+			s.Clients.Once(h, nil)
+		}
+		s.After(400*time.Millisecond, func() { s.Stop(3 * time.Second) })
+		return s.Now() + 8*time.Second
+	})
+	want(t, r.Clients.Statuses[200] == 70, r.Most>>20, "MiB", r.Clients.Statuses, r.Broken)
+}
