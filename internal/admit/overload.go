@@ -154,7 +154,9 @@ func (q *OverloadDetector) GaveUp(n int) { q.left += n }
 // process stood still since the last call, which is no time in which the queue has grown.
 func (q *OverloadDetector) Tick(now time.Duration, waiting, inside int, tight bool) (pause time.Duration) {
 	over := false
-	if pause = standstill(q.tickedAt, now); pause > 0 {
+	if pause = standstill(q.tickedAt, now); pause <= serviceOdd*q.service.residual() {
+		pause = 0 // a task has computed for as long as they do
+	} else {
 		q.paused += pause
 		q.since += pause
 		q.began = 0

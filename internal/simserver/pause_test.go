@@ -113,3 +113,12 @@ func TestAPauseAtAFullMemory(t *testing.T) {
 	})
 	want(t, r.Clients.Statuses[200] == 70, r.Most>>20, "MiB", r.Clients.Statuses, r.Broken)
 }
+
+// Requests that compute for longer than a pause lasts at least are found to be too many.
+func TestRequestsThatComputeForLongAreNoPause(t *testing.T) {
+	r := onMix(t, Config{Seed: 1, Patience: time.Minute}, 1, func(s *Server, _ *Mix) time.Duration {
+		s.Clients.OpenLoop(&Habit{Path: lan, Make: asks("w1200000")}, 20, s.Now()+40*time.Second)
+		return s.Now() + 40*time.Second
+	})
+	want(t, r.Clients.Statuses[503] > 600 && len(r.Broken) == 0, r.Clients.Statuses, r.Broken)
+}
