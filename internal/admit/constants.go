@@ -93,9 +93,7 @@ const (
 	usefulLeast = 2 * fairLookBack // [tasks that may wait in any case, for clients that have had less admitted]
 	fewRefused  = 50               // overload is over if no more than one of this many had to be refused in a window
 	longestWait = 10 * time.Second // that any task waits: by then the client has gone
-	// longestTurn: between two looks at a queue, which are milliseconds apart. After a longer time the process stood still; after
-	// a shorter one a task may have computed, and what waits meanwhile waits for that task.
-	longestTurn = longestWait / 2
+	longestTurn = stuckAfter       // [between two looks at a queue, which are milliseconds apart, besides what a task may compute: the process stood still]
 	// drainEvery: a refusal takes about 10 µs. When overload is found the tasks that have waited too long may be thousands,
 	// and to refuse them all would hold up the others: so beside as many as come, one in this time.
 	drainEvery = 256 * time.Microsecond

@@ -112,18 +112,6 @@ func TestAPauseWhileTheLineGrowsIsNoOverload(t *testing.T) {
 	testenv.Equal(t, q.state, Growing, "after a pause")
 }
 
-// Handlers that compute for seconds are looked at between their steps only, and their queue grows.
-func TestLongStepsAreNoPause(t *testing.T) {
-	var q OverloadDetector
-	now := time.Second
-	for waiting := 1; now < time.Minute && q.state != Overloaded; waiting += 3 {
-		q.Tick(now, waiting, 1, false)
-		q.Admitted(now, waiting)
-		now += 1500 * time.Millisecond
-	}
-	testenv.Equal(t, q.state, Overloaded, "after a minute")
-}
-
 // What has come while the process stood still has waited for long when the queue begins to grow, and is no overload.
 func TestTheNewestGoFirstOnlyInAQueueThatHasGrownForLong(t *testing.T) {
 	const since, much, little = 10 * time.Second, burstWait + time.Millisecond, burstWait - time.Millisecond
