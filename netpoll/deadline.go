@@ -3,7 +3,6 @@
 package netpoll
 
 import (
-	"math"
 	"net"
 	"time"
 
@@ -48,7 +47,7 @@ func (d *desc) setDeadline(which uint32, t time.Time) error {
 		after := t.Sub(epoch())
 		if t == t.Round(0) { // no monotonic reading, and the wall clock may have been set since epoch
 			left := time.Until(t) // in this order: see arm
-			after = later(time.Since(epoch()), left)
+			after = engine.After(time.Since(epoch()), left)
 		}
 		at = max(int64(after), 1)
 	}
@@ -130,7 +129,7 @@ func (d *desc) arm(dl *deadlines, at int64) {
 		dl.timer.Reset(left)
 		return
 	}
-	dl.alarm.Set(d.loop, later(d.loop.Now(), left), d)
+	dl.alarm.Set(d.loop, engine.After(d.loop.Now(), left), d)
 }
 
 // rearmDeadline is called when d has got loose or has been bound. A deadline that was set before may
@@ -144,14 +143,6 @@ func (d *desc) rearmDeadline() {
 		dl.timer.Stop()
 	}
 	d.arm(dl, dl.armed)
-}
-
-// later is now + d, or the largest Duration if that overflows: the zero of the loop's clock may be before epoch.
-func later(now, d time.Duration) time.Duration {
-	if at := now + d; d <= 0 || at > now {
-		return at
-	}
-	return math.MaxInt64
 }
 
 // expire marks deadlines as passed and wakes the waiting tasks. Caller holds mu; it is unlocked.

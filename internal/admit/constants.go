@@ -161,16 +161,3 @@ const (
 	bodyShare = 0.05         // of the bytes read that is held at least
 	bodyPause = reading      // [until the first of the bodies that are held asks again]
 )
-
-// From how many descriptors on answers take longer, see ResponseKnee.
-const (
-	responseWindow  = time.Second // of a mean
-	responseAnswers = 32          // fewer in a window say nothing
-	responseSteady  = 1.25        // times as many descriptors at the end of a window: it belongs to no bin
-	responseMemory  = 16          // windows that a bin remembers
-	responseForget  = time.Hour   // after which a bin is out of date
-	responseLeast   = 3           // windows in a bin that counts; times the time of an answer before the knee
-	responseLevel   = 1.5         // times as many descriptors at the knee as the fewest seen
-	responseError   = 0.4         // mean square of the relative error, as a root, of a fit that is believed
-	responseBetter  = 0.5         // of the squares that a straight line leaves
-)

@@ -56,7 +56,6 @@ func smallSnapshot() *Snapshot {
 		Overruns: []Overrun{{From: read, To: lock, Task: "session 7", Loop: 0, At: at.Add(-time.Second), Held: 2e7, Stack: "goroutine 7 [running]:\nmain.f()\n\t/src/f.go:1 +0x1d\n"}},
 		Sched: &Sched{
 			Policy: "resource", Admitted: 100, Deferred: 3, Refused: 1, Refusals: []SchedRefusal{{Why: "waited too long", Count: 1}},
-			Knee:      SchedKnee{Descriptors: 1000, Took: 2e6, Most: 4000, Slowed: 9e6},
 			Resources: []SchedResource{{Name: "heap", Utilisation: 0.75, Trend: -0.01, State: "rising"}},
 			Nodes:     []SchedNode{{Key: lock, Loop: 0, Priority: 1.5, Tickets: 10, Pass: math.MaxUint64, Ready: 2, Held: "heap is at its limit"}},
 		},

@@ -192,9 +192,6 @@ func (m *merger) addSched(s *Sched) {
 			to.Refusals = append(to.Refusals, r)
 		}
 	}
-	if k := s.Knee.Descriptors; k > 0 && (k < to.Knee.Descriptors || to.Knee.Descriptors == 0) {
-		to.Knee = s.Knee
-	}
 	for _, r := range s.Resources {
 		i := slices.IndexFunc(to.Resources, func(t SchedResource) bool { return t.Name == r.Name })
 		switch {

@@ -166,7 +166,6 @@ func otherSnapshot() *Snapshot {
 	s.Overflow = Overflow{MaxNodes: 5000, MaxEdges: 20_000, Nodes: 20, Edges: 10}
 	s.Resources[0].Name = "a new resource"
 	s.Sched.Policy = "cohort"
-	s.Sched.Knee.Descriptors = 500
 	e := &s.Edges[1]
 	e.CPU.Count, e.Recent = 150, Moments{Mean: 100.5, Variance: 400}
 	e.CPU.Max = 100_000
@@ -207,7 +206,7 @@ func TestMergeOfTwo(t *testing.T) {
 	if len(m.Resources) != 2 || m.Resources[0].Name != "a new resource" || !reflect.DeepEqual(e.Changes, []Change{half, half}) {
 		t.Errorf("resources %+v, changes %+v; want %+v twice", m.Resources, e.Changes, half)
 	}
-	if m.Sched.Admitted != 200 || m.Sched.Deferred != 6 || m.Sched.Refused != 2 || m.Sched.Policy != "several" || m.Sched.Knee.Descriptors != 500 || m.Sched.Resources[0].State != "at limit" || len(m.Sched.Nodes) != 2 || m.Sched.Nodes[1].Loop != 1 {
+	if m.Sched.Admitted != 200 || m.Sched.Deferred != 6 || m.Sched.Refused != 2 || m.Sched.Policy != "several" || m.Sched.Resources[0].State != "at limit" || len(m.Sched.Nodes) != 2 || m.Sched.Nodes[1].Loop != 1 {
 		t.Errorf("sched %+v", m.Sched)
 	}
 	if len(m.Overruns) != 2 || m.Overruns[0].Loop != 1 || m.Overruns[1].Loop != 0 {

@@ -283,16 +283,6 @@ type Sched struct {
 	Refusals  []SchedRefusal  `json:"refusals,omitempty"` // the refused by cause, each once
 	Resources []SchedResource `json:"resources"`          // that the policy watches
 	Nodes     []SchedNode     `json:"nodes"`              // by Key, then Loop
-	Knee      SchedKnee       `json:"knee,omitzero"`      // where more open descriptors slow answers down
-}
-
-// A SchedKnee is the number of open descriptors from which on answers take longer (Capriccio, section 4.2). In the zero
-// value none has been found.
-type SchedKnee struct {
-	Descriptors uint64 `json:"descriptors"` // open descriptors from which on answers take longer; 0: none found
-	Took        Nanos  `json:"took"`        // an answer, with fewer
-	Most        uint64 `json:"most"`        // the most that were open
-	Slowed      Nanos  `json:"slowed"`      // an answer, with these
 }
 
 // A SchedRefusal is how many tasks were refused for one cause.

@@ -58,7 +58,6 @@ type Feed struct {
 	limits []*admit.ConcurrencyLimit // guarded by mu: by index of the entrance; nil: nothing has come there
 	// claims are those of the stages by name, guarded by mu.
 	claims map[string]*sched.Claim
-	knee   admit.ResponseKnee // guarded by mu
 
 	memory   admit.ResourceID // fixed
 	patience time.Duration    // fixed: explainTimeout, but in tests

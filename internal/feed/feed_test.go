@@ -19,7 +19,6 @@ import (
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/ressched"
 	"github.com/capriccio-go/capriccio/stackchunk"
-	"github.com/capriccio-go/capriccio/task"
 )
 
 // fed makes a runtime on a simulated clock.
@@ -350,43 +349,6 @@ func TestExplainWithALoopThatIsStuck(t *testing.T) {
 		t.Errorf("explained %+v; want the policy and %d admitted", got, admitted)
 	}
 	close(free)
-}
-
-// 100 tasks a second come in, and with more than 200 descriptors they find ever more inside: that many stay there and
-// answer ever later.
-func TestExplainNamesTheKnee(t *testing.T) {
-	rt, s := fed(t, 1, 1, Config{Policy: Resource, NoRefusals: true})
-	defer rt.Close()
-	limit := testenv.Need(engine.NewEntrance("knee"))(t)
-	before := engine.Descriptors.InUse()
-	now := time.Second
-	testenv.Must(t, rt.Go(func() {
-		for open := int64(50); open <= 3200; open *= 2 {
-			var leave task.WaitGroup
-			leave.Add(1)
-			inside := max(1, int(open-200)/10)
-			engine.Acquire(engine.Descriptors, open)
-			for range inside {
-				engine.Go(func() { testenv.Check(t, limit.Enter()); leave.Wait(); limit.Leave() })
-			}
-			engine.Yield()
-			for range 5 {
-				for range 100 {
-					testenv.Check(t, limit.Enter())
-					limit.Leave()
-				}
-				now += time.Second
-				s.watchAnswers(now)
-			}
-			engine.Release(engine.Descriptors, open)
-			leave.Done()
-			engine.Yield()
-		}
-	}).Join())
-	k := s.Explain().Knee
-	if at := int64(k.Descriptors) - before; at < 150 || at > 450 || k.Took < 5e6 || k.Took > 2e7 || k.Slowed < 25e8 || k.Slowed > 35e8 {
-		t.Errorf("the knee is said to be %+v; want 200 to 400 descriptors beyond %d, 10ms and 3s", k, before)
-	}
 }
 
 var stageTests int // names of stages are not used twice

@@ -70,11 +70,6 @@ wait:
 			})
 		}
 	}
-	s.mu.Lock()
-	if k, ok := s.knee.Report(); ok {
-		out.Knee = bgraph.SchedKnee{Descriptors: uint64(k.Open), Took: bgraph.Nanos(k.Took), Most: uint64(k.Most), Slowed: bgraph.Nanos(k.Slowed)}
-	}
-	s.mu.Unlock()
 	for _, cause := range admit.Causes() {
 		if n := s.refusedFor(cause); n > 0 {
 			out.Refusals = append(out.Refusals, bgraph.SchedRefusal{Why: cause.String(), Count: n})

@@ -163,7 +163,6 @@ func (s *Feed) run(rt *engine.Runtime, p *probe.Probe, limit *heapLimit) {
 		readings := p.Read(now)
 		limit.follow(p.ContainerLimit())
 		s.self.look(rt)
-		s.watchAnswers(now)
 		s.tick(now, steps, readings)
 		s.collectIfFull(now, readings)
 		held := s.holdBodies(now, readings)

@@ -85,26 +85,6 @@ func (w *selfWatch) ready(now time.Duration, total float64, count uint64) {
 	w.delays, w.waits = total, count
 }
 
-// watchAnswers observes how long answers take with the number of descriptors that are open.
-func (s *Feed) watchAnswers(now time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var r admit.Report
-	tasks := 0
-	for _, side := range s.loops {
-		tasks += side.loop.Unstarted()
-		if side.admission != nil {
-			side.admission.Report(&r)
-		}
-	}
-	for _, g := range s.limits {
-		if g != nil {
-			tasks += g.Inside()
-		}
-	}
-	s.knee.Observe(now, float64(engine.Descriptors.InUse()), float64(tasks), r.Admitted)
-}
-
 // look reads the numbers of a runtime.
 func (w *selfWatch) look(rt *engine.Runtime) {
 	idle, tasks := time.Duration(0), 0

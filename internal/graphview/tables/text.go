@@ -205,10 +205,6 @@ func writeSched(b *bytes.Buffer, s *bgraph.Snapshot, names map[bgraph.Key]string
 		watched.rows = append(watched.rows, []string{r.Name, words.Percent(r.Utilisation), words.Signed(words.Percent(max(-1, min(r.Trend, 1)))), r.State})
 	}
 	watched.write(b)
-	if k := s.Sched.Knee; k.Descriptors > 0 {
-		fmt.Fprintln(b, words.Shorten(fmt.Sprintf("up to %s open descriptors an answer takes %s, with %s of them %s",
-			words.Count(k.Descriptors), words.Duration(k.Took), words.Count(k.Most), words.Duration(k.Slowed)), o.Width))
-	}
 	ranked := &textTable[[]string]{width: o.Width, limit: o.Limit,
 		columns: plainColumns("node", " loop", " priority", " tickets", " pass", " ready", "held back")}
 	sorted := slices.Clone(s.Sched.Nodes)

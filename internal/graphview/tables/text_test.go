@@ -56,14 +56,6 @@ func TestWriteStages(t *testing.T) {
 	}
 }
 
-func TestWriteTextNamesTheKnee(t *testing.T) {
-	s := graphcases.Sample()
-	s.Sched = &bgraph.Sched{Knee: bgraph.SchedKnee{Descriptors: 2000, Took: 1.2e6, Most: 9000, Slowed: 4e8}}
-	if got, want := writeText(t, s, Options{}), "up to 2,000 open descriptors an answer takes 1.20ms, with 9,000 of them 400ms\n"; !strings.Contains(got, want) {
-		t.Errorf("%s\nwant %s", got, want)
-	}
-}
-
 // TestLoopsAtRest: they are told apart, and no part of what the loops could do.
 func TestLoopsAtRest(t *testing.T) {
 	s := graphcases.Sample()
