@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,6 +101,28 @@ func TestImportTellsWhatIsWrong(t *testing.T) {
 	}
 	var errs bytes.Buffer
 	testenv.Equal(t, importCommand(nil, nil, io.Discard, &errs), exitUsage)
+}
+
+// TestImportedSitesProtectBackendsAndSources: a path that nginx passes on by a protocol that Knot does not speak is no file.
+func TestImportedSitesProtectBackendsAndSources(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "backend") }))
+	defer backend.Close()
+	dir := shortDir(t)
+	file := filepath.Join(dir, "nginx.conf")
+	pass := "proxy_pass " + backend.URL + ";"
+	write(t, file, "server { listen unix:"+dir+"/knot; root /srv/app; location / { "+pass+" } location /admin/ { auth_basic a; auth_basic_user_file /etc/users; "+pass+" } location /app/ { uwsgi_pass unix:/run/app.sock; } }")
+	toml, _, _ := imported(t, file)
+	file = settle(t, dir, toml)
+	testenv.Must(t, os.MkdirAll(dir+"/srv/app/app", 0o755))
+	write(t, dir+"/srv/app/app/settings.py", "secret")
+	p := startRun(t, "-config", file)
+	go io.Copy(&p.rest, p.out)
+	ours := overUnix(t, "knot", dir+"/knot")
+	for path, want := range map[string]string{"/": "200  backend", "/admin/": "401  ", "/app/settings.py": "404  "} {
+		testenv.Equal(t, ours.answer(t, comparedRequest{"x.test", path, nil}), want, "%s", path)
+	}
+	ours.client.CloseIdleConnections()
+	p.end()
 }
 
 // A rival answers requests beside knot.

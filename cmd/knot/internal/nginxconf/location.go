@@ -45,7 +45,20 @@ func (l *location) matches(path string) bool {
 // protecting are directives without which more would be open.
 var protecting = []string{"deny", "auth_basic", "auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link", "internal", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "return"}
 
-// untranslated are those of them that no table is made of.
+// passing are directives that pass requests on.
+var passing = []string{"proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass"}
+
+// pass is the directive by which requests for a location are passed on; nil: they are not.
+func (l *location) pass() *Directive {
+	for _, d := range l.block {
+		if slices.Contains(passing, d.Name) {
+			return d
+		}
+	}
+	return nil
+}
+
+// untranslated are those protecting directives that no table is made of.
 var untranslated = []string{"auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link"}
 
 // protects is the first directive of a block, with those within it, that has one of these names and is not off, nor a return
@@ -129,6 +142,9 @@ func (t *translation) locate(s *server, in *level) {
 			t.leave(d, "%v", l.err)
 			if inner := protects(d.Block, protecting); inner != nil {
 				s.unsafe(d, "%v, and it has %s", l.err, inner)
+			}
+			if protects(d.Block, passing) != nil {
+				s.lost = append(s.lost, d)
 			}
 			continue
 		}

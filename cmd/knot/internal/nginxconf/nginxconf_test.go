@@ -161,23 +161,39 @@ func TestManyRules(t *testing.T) {
 // TestProtectedLocations: a site is left out if a location of it would be open without a directive that no table is made of.
 func TestProtectedLocations(t *testing.T) {
 	for text, want := range map[string]bool{
-		"location / { auth_request off; proxy_pass http://a; }":                                   true,
-		"location / { auth_request /auth; proxy_pass http://a; }":                                 false,
-		"location / { proxy_pass http://a; location /in/ { auth_request /auth; } }":               false,
-		"location / { proxy_pass http://a; limit_except GET { deny all; } }":                      false,
-		"location / { proxy_pass http://a; } location /s/ { secure_link $arg_md5; root /srv/s; }": false,
-		`root /srv; location ~* "\.(sql|bak)[0-9]*$" { return 403; }`:                             false,
-		`root /srv; location ~* "\.(sql|bak)[0-9]*$" { if ($args) { return 404 no; } }`:           false,
-		"root /srv; location /in/ { return 503; }":                                                false,
-		`root /srv; location ~* "\.x[0-9]*$" { return 200 yes; }`:                                 true,
-		"location / { proxy_pass http://a; } location ~ /\\.well-known/x[0-9]* { deny all; }":     false,
-		"location / { proxy_pass http://a; } location ~ /\\.(?!well-known) { deny all; }":         true,
+		"location / { auth_request off; proxy_pass http://a; }":                                      true,
+		"location / { auth_request /auth; proxy_pass http://a; }":                                    false,
+		"location / { proxy_pass http://a; location /in/ { auth_request /auth; } }":                  false,
+		"location / { proxy_pass http://a; limit_except GET { deny all; } }":                         false,
+		"location / { proxy_pass http://a; } location /s/ { secure_link $arg_md5; root /srv/s; }":    false,
+		`root /srv; location ~* "\.(sql|bak)[0-9]*$" { return 403; }`:                                false,
+		`root /srv; location ~* "\.(sql|bak)[0-9]*$" { if ($args) { return 404 no; } }`:              false,
+		"root /srv; location /in/ { return 503; }":                                                   false,
+		`root /srv; location ~* "\.x[0-9]*$" { return 200 yes; }`:                                    true,
+		"location / { proxy_pass http://a; } location ~ /\\.well-known/x[0-9]* { deny all; }":        false,
+		"location / { proxy_pass http://a; } location ~ /\\.(?!well-known) { deny all; }":            true,
+		"root /srv; location / { uwsgi_pass unix:/a; }":                                              false,
+		"root /srv; location / { proxy_pass http://$a; }":                                            false,
+		"root /srv; location ~ ^/(?!static) { proxy_pass http://a; }":                                false,
+		"root /srv; location ~ ^/(?!s) { proxy_pass http://a; } location / { proxy_pass http://b; }": true,
+		"location / { proxy_pass http://b; } location ~ ^/(?!static) { proxy_pass http://a; }":       true,
+		"root /srv; location /z/ { grpc_pass grpc://a; }":                                            true,
 	} {
 		conf := testenv.Need(Parse("f", []byte("server { "+text+" }")))(t)
 		out, left := Translate(conf)
 		testenv.Equal(t, strings.Contains(string(out), "[[site]]"), want, "a site of %s", text)
 		told := slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, "the site is left out") })
 		testenv.Equal(t, told, !want, "told that there is no site of %s", text)
+	}
+}
+
+// TestLostBackends: paths that Knot can't pass on get neither files nor another backend.
+func TestLostBackends(t *testing.T) {
+	for _, pass := range []string{"proxy_pass http://$b;", "uwsgi_pass unix:/b;", "scgi_pass b;", "grpc_pass grpc://b;", "memcached_pass b;"} {
+		conf := testenv.Need(Parse("f", []byte("server { root /srv; location / { proxy_pass http://a; } location /z/ { allow all; "+pass+" } }")))(t)
+		out, _ := Translate(conf)
+		testenv.Contains(t, string(out), "match = \"/z/**\"\naction = \"deny\"\nstatus = 404\n\n[[site.access]]\nmatch = \"/z/**\"\naction = \"allow\"\n", "%s", pass)
+		testenv.Contains(t, string(out), "[[site.proxy]]\nexcept = [\"/z/**\"]\nto = [\"http://a:80\"]\n", "%s", pass)
 	}
 }
 
@@ -218,6 +234,7 @@ func FuzzTranslate(f *testing.F) {
 	}
 	f.Add([]byte("server { return; listen; location { } root; alias; expires; if; server_name ''; try_files; error_page; limit_req; fastcgi_pass; proxy_pass; rewrite; add_header; auth_basic; }"))
 	f.Add([]byte("limit_req_zone; upstream { server; } server { location / { return 3; } location = { } return x y; gzip on; gzip_types \"a\\nb/c\"; }"))
+	f.Add([]byte("server { return '' x; location //a/ { proxy_pass http://a; } location '/\\xff/' { grpc_pass; } }"))
 	f.Add([]byte("upstream u { server a weight=x; hash; keepalive; } server { ssl on; listen 1 ssl; location / { proxy_pass http://u/; proxy_set_header; expires; return ''; return '' ''; } }"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		conf, err := Parse("f", text)

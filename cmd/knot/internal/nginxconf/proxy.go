@@ -211,10 +211,10 @@ func strips(l *location, r *Directive) bool {
 	return r.arg(1) == "/$1" && (expr == "^"+path+"/(.*)" || expr == "^"+path+"/?(.*)") || r.arg(1) == "$1" && (expr == "^"+path+"(/.*)" || expr == "^"+path+"(.*)")
 }
 
-// except are the patterns of more exact locations that no backend is for: of files.
+// except are the patterns of more exact locations that Knot has no backend for: of files, and of what it can't pass on.
 func (t *translation) except(s *server, l *location) (all []string) {
 	for _, other := range s.before(l) {
-		if other.own("proxy_pass") == nil && other.own("fastcgi_pass") == nil && other.own("return") == nil {
+		if !t.passed(other) && other.own("return") == nil {
 			all = append(all, other.patterns...)
 			if other.hidesDots() {
 				t.leave(other.d, "no backend gets paths with a name that begins with a dot, nor those of /.well-known")

@@ -68,15 +68,9 @@ var inPattern = regexp.MustCompile(`\$(\d)(\d)`)
 // returns translates a return of a location, or of the server.
 func (t *translation) returns(s *server, l *location, d *Directive, out *tables) {
 	status, url := statusAndURL(d)
-	if url == "" || status[0] != '3' {
+	if url == "" || !strings.HasPrefix(status, "3") {
 		if status >= "400" && status <= "498" {
-			for _, p := range l.patterns {
-				access := table{name: "[[site.access]]"}
-				access.set("match", quote(p))
-				access.set("action", quote("deny"))
-				access.set("status", status)
-				out.access = append(out.access, access)
-			}
+			out.access = append(out.access, denials(l.patterns, status, "")...)
 			t.use(d)
 			if url != "" {
 				t.leave(d, "Knot refuses without a text")

@@ -61,6 +61,7 @@ func (t *translation) site(s *server) {
 		}
 	}
 	t.serverRules(s, &out)
+	t.refuseLost(s, root, &out)
 	t.errorPages(s, home, root, &st)
 	if s.unsound != nil {
 		t.leave(s.unsound, "%s", s.why)
@@ -83,6 +84,49 @@ func (t *translation) site(s *server) {
 // passes reports whether a location is for a backend.
 func (t *translation) passes(l *location) bool {
 	return l.own("proxy_pass") != nil || l.own("fastcgi_pass") != nil
+}
+
+// passed reports whether Knot passes requests for a location on.
+func (t *translation) passed(l *location) bool {
+	d := l.pass()
+	return d != nil && t.done[d]
+}
+
+// refuseLost refuses paths whose requests nginx passes on and Knot can't, as they would be served as files of the root.
+func (t *translation) refuseLost(s *server, root string, out *tables) {
+	if root == "" {
+		return
+	}
+	const why = "nginx passes these requests on, and Knot would serve files of the root"
+	var refusals []table
+	for _, l := range s.locations {
+		switch {
+		case l.pass() == nil || t.passed(l):
+		case l == s.home():
+			s.unsafe(l.pass(), why)
+		default:
+			refusals = append(refusals, denials(l.patterns, "404", why)...)
+		}
+	}
+	if home := s.home(); len(s.lost) > 0 && (home == nil || !t.passed(home)) {
+		s.unsafe(s.lost[0], why)
+	}
+	out.access = append(refusals, out.access...) // before rules that let some clients pass
+}
+
+// denials refuse all requests for paths; note may be "".
+func denials(patterns []string, status, note string) (all []table) {
+	for _, p := range patterns {
+		a := table{name: "[[site.access]]"}
+		if note != "" {
+			a.note("%s", note)
+		}
+		a.set("match", quote(p))
+		a.set("action", quote("deny"))
+		a.set("status", status)
+		all = append(all, a)
+	}
+	return all
 }
 
 // root is the folder of the site. Other locations may have another one only where that is the same file.
@@ -240,13 +284,7 @@ func (t *translation) location(s *server, l *location, root string, out *tables)
 		t.rules(s, &l.level, &s.level, l, t.passes(l), out)
 		for _, d := range l.own("internal") {
 			t.use(d)
-			for _, p := range l.patterns {
-				a := table{name: "[[site.access]]"}
-				a.set("match", quote(p))
-				a.set("action", quote("deny"))
-				a.set("status", "404")
-				out.access = append(out.access, a)
-			}
+			out.access = append(out.access, denials(l.patterns, "404", "")...)
 		}
 	}
 }
