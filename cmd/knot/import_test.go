@@ -103,7 +103,8 @@ func TestImportTellsWhatIsWrong(t *testing.T) {
 	testenv.Equal(t, importCommand(nil, nil, io.Discard, &errs), exitUsage)
 }
 
-// TestImportedSitesProtectBackendsAndSources: a path that nginx passes on by a protocol that Knot does not speak is no file.
+// TestImportedSitesProtectBackendsAndSources: a path that nginx redirects does not reach the backend without the password, and
+// one that nginx passes on by a protocol that Knot does not speak is no file.
 func TestImportedSitesProtectBackendsAndSources(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "backend") }))
 	defer backend.Close()
@@ -118,7 +119,7 @@ func TestImportedSitesProtectBackendsAndSources(t *testing.T) {
 	p := startRun(t, "-config", file)
 	go io.Copy(&p.rest, p.out)
 	ours := overUnix(t, "knot", dir+"/knot")
-	for path, want := range map[string]string{"/": "200  backend", "/admin/": "401  ", "/app/settings.py": "404  "} {
+	for path, want := range map[string]string{"/": "200  backend", "/admin": "301 /admin/ ", "/admin?a=b": "301 /admin/?a=b ", "/admin/": "401  ", "/app": "301 /app/ ", "/app/settings.py": "404  "} {
 		testenv.Equal(t, ours.answer(t, comparedRequest{"x.test", path, nil}), want, "%s", path)
 	}
 	ours.client.CloseIdleConnections()
@@ -186,7 +187,7 @@ func TestImportedConfigurationsAnswerAsNginxDoes(t *testing.T) {
 			{"other.test", "/sub/", nil}, {"example.org", "/sub", nil}, {"example.org", "/robots.txt", cached}, {"example.org", "/sub/a.txt?x", cached}, {"example.org", "/sub/../a.css", cached}, {"example.org", "/sub/%2e%2e/none", nil},
 		}},
 		{"spa", []string{"index.html", "app.js", "dir/index.html"}, []comparedRequest{
-			{"x.test", "/", cached}, {"x.test", "/some/where", cached}, {"x.test", "/app.js", cached}, {"x.test", "/dir/", cached}, {"x.test", "/api/users?a=b%20c", cached}, {"x.test", "/api/", nil}, {"x.test", "/apix", nil},
+			{"x.test", "/", cached}, {"x.test", "/some/where", cached}, {"x.test", "/app.js", cached}, {"x.test", "/dir/", cached}, {"x.test", "/api/users?a=b%20c", cached}, {"x.test", "/api/", nil}, {"x.test", "/api", nil}, {"x.test", "/apix", nil},
 		}},
 		{"redirects", []string{"index.html", "shop.html", "about.html"}, []comparedRequest{
 			{"old.example.org", "/gone", nil}, {"old.example.org", "/gone?x=1", nil}, {"old.example.org", "/away?x", nil}, {"old.example.org", "/blog/a?b=c", nil}, {"old.example.org", "/find?q=1", nil}, {"old.example.org", "/user/17", nil},

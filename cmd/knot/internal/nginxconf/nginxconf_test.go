@@ -197,6 +197,24 @@ func TestLostBackends(t *testing.T) {
 	}
 }
 
+// TestSlashes: the path of a location without its slash at the end is redirected, if no other location has it.
+func TestSlashes(t *testing.T) {
+	for text, want := range map[string]string{
+		"location /a/ { proxy_pass http://a; }":                                       "path = \"/a\"\nto = \"/a/\"\nstatus = 301\n",
+		"location '/a b/' { proxy_pass http://a; }":                                   "path = \"/a b\"\nto = \"/a%20b/\"\nstatus = 301\n",
+		"root /srv; location ^~ /a/ { uwsgi_pass a; }":                                "path = \"/a\"\nto = \"/a/\"\nstatus = 301\n",
+		"location /a/ { proxy_pass http://a; } location = /a { return 404; }":         "",
+		"location /a/ { proxy_pass http://a; } location /a { proxy_pass http://b; }":  "",
+		"location / { proxy_pass http://a; } location /a/ { deny all; }":              "",
+		"location / { proxy_pass http://a; } location ~ /a/ { proxy_pass http://a; }": "",
+	} {
+		conf := testenv.Need(Parse("f", []byte("server { "+text+" }")))(t)
+		out, _ := Translate(conf)
+		testenv.Contains(t, string(out), want, "%s", text)
+		testenv.Equal(t, strings.Contains(string(out), "[[site.redirect]]"), want != "", "a redirect of %s", text)
+	}
+}
+
 // TestRefusedNames: what nginx refuses by an expression does not reach a backend.
 func TestRefusedNames(t *testing.T) {
 	const hidden = `except = ["/.**", "/**/.**"]` + "\n"

@@ -2,6 +2,7 @@ package nginxconf
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,7 @@ func (t *translation) site(s *server) {
 		t.hostRedirect(s, d, &out)
 	}
 	t.location(s, around, root, &out) // first, as in nginx
+	ofServer := len(out.redirects)
 	for _, l := range s.locations {
 		t.location(s, l, root, &out)
 	}
@@ -75,6 +77,7 @@ func (t *translation) site(s *server) {
 		t.skipped(s)
 		return
 	}
+	out.redirects = slices.Insert(out.redirects, ofServer, s.slashes()...)
 	t.sites = append(t.sites, st)
 	for _, some := range [][]table{out.redirects, out.rewrites, out.bodies, out.limits, out.access, out.passwords, out.headers, out.proxies} {
 		t.sites = append(t.sites, some...)
@@ -125,6 +128,26 @@ func denials(patterns []string, status, note string) (all []table) {
 		a.set("action", quote("deny"))
 		a.set("status", status)
 		all = append(all, a)
+	}
+	return all
+}
+
+// slashes are redirects from the path of a location without the slash at its end, as nginx makes them for locations that pass
+// requests on. Without them that path would get another location's backend, past the password of this one.
+func (s *server) slashes() (all []table) {
+	for _, l := range s.locations {
+		path, ends := strings.CutSuffix(l.text, "/")
+		if !ends || path == "" || l.kind == exact || l.kind == expression || l.pass() == nil {
+			continue
+		}
+		if slices.ContainsFunc(s.locations, func(other *location) bool { return other.kind != expression && other.text == path }) {
+			continue
+		}
+		r := table{name: "[[site.redirect]]"}
+		r.set("path", quote(path))
+		r.set("to", quote((&url.URL{Path: l.text}).EscapedPath()))
+		r.set("status", "301")
+		all = append(all, r)
 	}
 	return all
 }
