@@ -342,6 +342,9 @@ func (t *translation) timeouts(l *location, module string, out *table) {
 			out.set(k.key, text)
 			if k.key == "response-timeout" {
 				out.set("idle-timeout", text)
+				if module == "proxy" && n > 3600 { // by default a tunnel has an hour
+					out.set("tunnel-timeout", text)
+				}
 			}
 		}
 	}
