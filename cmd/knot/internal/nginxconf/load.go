@@ -13,7 +13,7 @@ var known = []string{"mime.types", "fastcgi_params", "fastcgi.conf"}
 
 // A loader reads a file and the files that it includes.
 type loader struct {
-	dir   string // of the first file; paths of others begin there
+	dir   string // of the first file; paths of others begin there, or one level above
 	files int
 }
 
@@ -55,7 +55,11 @@ func (l *loader) resolve(given []*Directive) (all []*Directive, err error) {
 		}
 		files, isGlob := []string{d.Args[0]}, strings.ContainsAny(d.Args[0], "*?[")
 		if !filepath.IsAbs(files[0]) {
-			files[0] = filepath.Join(l.dir, files[0])
+			files[0] = filepath.Join(l.dir, d.Args[0])
+			matching, _ := filepath.Glob(files[0])
+			if _, err := os.Stat(files[0]); err != nil && len(matching) == 0 { // of a file of sites-enabled, whose paths begin above it
+				files[0] = filepath.Join(l.dir, "..", d.Args[0])
+			}
 		}
 		if isGlob {
 			if files, err = filepath.Glob(files[0]); err != nil {

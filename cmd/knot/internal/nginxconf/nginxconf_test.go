@@ -87,6 +87,13 @@ func TestLoadErrors(t *testing.T) {
 	write("bad", "a")
 	testenv.ErrorSays(t, testenv.Err(Load(write("outer", "b;\ninclude bad;"))), `bad:1: "a" has no end`)
 	testenv.Equal(t, show(testenv.Need(Load(write("glob", "include *.none; include none.conf;")))(t)), `1:["include" "none.conf"]`)
+	testenv.Must(t, os.Mkdir(filepath.Join(dir, "sites-enabled"), 0o755))
+	write("proxy_params", "p;")
+	write("a.inc", "a;")
+	enabled := write("sites-enabled/x", "include proxy_params; include *.inc; include none.conf;")
+	testenv.Equal(t, show(testenv.Need(Load(enabled))(t)), `1:["p"]1:["a"]1:["include" "none.conf"]`)
+	t.Chdir(filepath.Dir(enabled))
+	testenv.Equal(t, show(testenv.Need(Load("x"))(t)), `1:["p"]1:["a"]1:["include" "none.conf"]`)
 }
 
 // TestPatterns: expressions as patterns of Knot's, which match the same paths.
