@@ -373,6 +373,11 @@ func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root str
 		keys = append(keys, "index = "+quote(index))
 	}
 	t.use(l.all(nil, "fastcgi_split_path_info")...)
+	for _, v := range l.own("set") {
+		if v.arg(1) == "$fastcgi_path_info" { // for PATH_INFO, past a try_files
+			t.use(v)
+		}
+	}
 	var set [][2]string
 	for _, p := range l.all(nil, "fastcgi_param") {
 		name, value := p.arg(0), p.arg(1)

@@ -207,7 +207,7 @@ func (t *translation) try(s *server, home *location, all []*location, root strin
 		if len(d) == 0 {
 			continue
 		}
-		if text := strings.Join(d[0].Args, " "); l != home && (text == "$uri =404" || text == "$uri $uri/ =404") {
+		if text := strings.Join(d[0].Args, " "); l != home && slices.Contains([]string{"$uri =404", "$uri $uri/ =404", "$fastcgi_script_name =404"}, text) {
 			t.use(d[0]) // as Knot does
 			continue
 		}
