@@ -42,6 +42,7 @@ func (t *translation) newServer(d *Directive, outer *level) *server {
 	}
 	t.locate(s, &s.level)
 	s.order()
+	t.dropChallenges(s)
 	s.toHTTPS = t.onlyToHTTPS(s)
 	return s
 }
@@ -256,12 +257,9 @@ func (t *translation) onlyToHTTPS(s *server) bool {
 	if all := s.own("return"); len(all) == 1 && sends(all[0]) {
 		return true
 	}
-	if last := s.locations; len(last) > 0 { // and all others prove names to an authority
-		root := last[len(last)-1]
-		if root.kind != prefix || root.text != "/" || len(root.own("return")) != 1 || !sends(root.own("return")[0]) {
-			return false
-		}
-		return !slices.ContainsFunc(last[:len(last)-1], func(l *location) bool { return !strings.HasPrefix(l.text, "/.well-known/acme-challenge") })
+	if len(s.locations) > 0 {
+		home := s.home()
+		return len(s.locations) == 1 && home != nil && len(home.own("return")) == 1 && sends(home.own("return")[0])
 	}
 	ifs := s.own("if") // as certbot writes them
 	for _, d := range ifs {
@@ -280,11 +278,25 @@ func (t *translation) useRedirect(s *server) {
 		t.use(d.Block...)
 	}
 	for _, l := range s.locations {
-		if l.text == "/" {
-			t.use(l.d)
-			t.use(l.own("return")...)
-		} else {
-			t.leave(l.d, "Knot answers the authority itself; see the key acme")
-		}
+		t.use(l.own("return")...)
 	}
+}
+
+// dropChallenges drops the locations that prove names to an authority from a server that redirects all other paths.
+func (t *translation) dropChallenges(s *server) {
+	home := s.home()
+	if home == nil || len(home.own("return")) != 1 {
+		return
+	}
+	if _, url := statusAndURL(home.own("return")[0]); !strings.Contains(url, "://") || !strings.HasSuffix(url, "$request_uri") {
+		return
+	}
+	s.locations = slices.DeleteFunc(s.locations, func(l *location) bool {
+		drop := strings.HasPrefix(l.text, "/.well-known/acme-challenge")
+		if drop {
+			t.done[l.d] = false
+			t.leave(l.d, "Knot redirects these too: set certbot's webroot to the root of the site that answers then (certbot certonly --webroot -w ROOT), or use the key acme")
+		}
+		return drop
+	})
 }
