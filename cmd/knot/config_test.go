@@ -275,6 +275,7 @@ func TestCheckCommand(t *testing.T) {
 		{"[[site]]\n[[site.proxy]]\nto = ['http://a:1']\ncompress = { codings = ['lzma'], min = 'x', types = ['json'] }", ":4: site 1: proxy.1.compress.types: type \"json\"; want one like application/json or text/*", exitFailed},
 		{"[[site]]\n[[site.proxy]]\nto = ['http://a:1']\ncompress = {}\n[[site.header]]\nmatch = '/**'\nremove = ['Server']", "is all right", exitOK},
 		{site + "[[site.redirect]]\npth = '/b'", `there is no key "pth" in site.redirect; did you mean path?`, exitFailed},
+		{"[[listen]]\naddr = ':80'\ntls = false\n[[site]]\nhosts = ['a.test', 'www.a.test']\n[[site.redirect]]\nprefix = '/'\nto = 'https://a.test'", "is all right", exitOK},
 		{"[[site]]\n[[site.redirect]]\nhost = 'www.a.test'\nto = 'https://a.test'", "is all right", exitOK},
 		{site + "rate = 'fast'", "site 1: rate: want a size like", exitFailed},
 		{site + "fallback = 'index.html'", "site 1: fallback: ", exitFailed},

@@ -2,15 +2,18 @@ package main
 
 import (
 	"errors"
+	"slices"
 
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/redirect"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/rewrite"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 )
 
-func redirects(c *config.Site, wrong *mistakes) *redirect.Rules {
-	rules, faults := redirect.New(c.Redirects, c.Hosts)
+func (set *settings) redirects(c *config.Site, wrong *mistakes) *redirect.Rules {
+	secure := slices.ContainsFunc(set.points, func(p *addresses.Point) bool { return p.TLS && serves(p, c) })
+	rules, faults := redirect.New(c.Redirects, c.Hosts, secure)
 	wrong.tables("redirect", faults)
 	return rules
 }

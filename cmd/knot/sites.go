@@ -120,7 +120,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	addMaintenance(s, c, log, &wrong)
 	addCORS(s, c, &wrong)
 	if len(c.Redirects) > 0 {
-		s.Steps = append(s.Steps, redirects(c, &wrong).Handle)
+		s.Steps = append(s.Steps, set.redirects(c, &wrong).Handle)
 	}
 	b.addRewrites(s, c, &wrong)
 	rules := addHeaders(s, c, &wrong)

@@ -15,7 +15,7 @@ const longest = 20
 var samples = []string{"", "x", "1"}
 
 // circle returns a path for which redirects by rule i and the others never end; "": none is known.
-func (rs *Rules) circle(i int, hosts []string) string {
+func (rs *Rules) circle(i int, hosts []string, secure bool) string {
 	r := rs.all[i]
 	from := slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return strings.Contains(h, "*") || r.Host != "" && !strings.EqualFold(h, r.Host) })
 	if len(from) == 0 {
@@ -24,7 +24,7 @@ func (rs *Rules) circle(i int, hosts []string) string {
 	for _, host := range from {
 		host = strings.ToLower(host)
 		for _, to := range samplesOf(r) {
-			if at := rs.follow(host, to, hosts); at != "" {
+			if at := rs.follow(host, to, hosts, secure); at != "" {
 				return at
 			}
 		}
@@ -47,10 +47,10 @@ func samplesOf(r *rule.Rule) (all []string) {
 }
 
 // follow is where a client that was sent to a target is in a circle; "": it comes to an end.
-func (rs *Rules) follow(host, to string, hosts []string) (at string) {
+func (rs *Rules) follow(host, to string, hosts []string, secure bool) (at string) {
 	for range longest {
 		u, err := url.Parse(to)
-		if err != nil {
+		if err != nil || u.Scheme == "https" && !secure {
 			return ""
 		}
 		if u.Host != "" {

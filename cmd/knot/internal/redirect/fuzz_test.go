@@ -16,7 +16,7 @@ func FuzzTarget(f *testing.F) {
 		{Pattern: `(?s)^/q(.*)$`, To: "/p?a=$1&b=${1}#$1"},
 		{Prefix: "/n", To: "/"},
 		{Prefix: "/", To: "https://site.test"},
-	}, nil)
+	}, nil, true)
 	if len(wrong) > 0 {
 		f.Fatal(wrong)
 	}

@@ -41,8 +41,8 @@ type Rules struct {
 	statuses []int // of each
 }
 
-// New reads the tables of a site that has these hosts. wrong has what is wrong with each table, by its index.
-func New(tables []Config, hosts []string) (rs *Rules, wrong map[int][]site.Fault) {
+// New reads the tables of a site that has these hosts; secure: it is served by HTTPS. wrong has what is wrong with each table, by its index.
+func New(tables []Config, hosts []string, secure bool) (rs *Rules, wrong map[int][]site.Fault) {
 	rs = new(Rules)
 	wrong = site.ReadTables(len(tables), rule.Most, "to", "redirects", func(i int) []site.Fault {
 		r, status, faults := read(tables[i])
@@ -54,7 +54,7 @@ func New(tables []Config, hosts []string) (rs *Rules, wrong map[int][]site.Fault
 		return rs, wrong
 	}
 	for i := range rs.all {
-		if at := rs.circle(i, hosts); at != "" {
+		if at := rs.circle(i, hosts, secure); at != "" {
 			wrong[i] = []site.Fault{{Key: "to", Err: fmt.Errorf("clients would be sent in a circle, by way of %s; want a target that no redirect of the site is for", at)}}
 		}
 	}

@@ -31,7 +31,7 @@ func TestTargets(t *testing.T) {
 		{Host: "www.site.test", Path: "/x", To: "/not-reached"},
 		{Host: "m.site.test", Prefix: "/a", To: "https://site.test/m/", Status: 301},
 	}
-	rs, wrong := New(tables, []string{"site.test", "www.site.test", "m.site.test"})
+	rs, wrong := New(tables, []string{"site.test", "www.site.test", "m.site.test"}, true)
 	testenv.MustEqual(t, len(wrong), 0, "%v", wrong)
 	for _, c := range []struct{ host, path, query, want string }{
 		{"site.test", "/old", "", "/new"},
@@ -103,7 +103,7 @@ func TestFaults(t *testing.T) {
 		{"", []Config{{Prefix: "/a", To: "/ab"}}},
 		{"a site may have 10000 redirects", make([]Config, rule.Most+1)},
 	} {
-		_, wrong := New(c.tables, []string{"site.test", "www.site.test"})
+		_, wrong := New(c.tables, []string{"site.test", "www.site.test"}, true)
 		got := ""
 		for _, faults := range wrong {
 			for _, f := range faults {
@@ -113,6 +113,14 @@ func TestFaults(t *testing.T) {
 		if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%.200v: %q; want %q", c.tables, got, c.want)
 		}
+	}
+}
+
+// TestToHTTPSOfTheSameHost: a site that is served by HTTP alone may send clients to its own hosts by HTTPS.
+func TestToHTTPSOfTheSameHost(t *testing.T) {
+	for to, circles := range map[string]int{"https://site.test": 0, "http://site.test": 1} {
+		_, wrong := New([]Config{{Prefix: "/", To: to}}, []string{"site.test", "www.site.test"}, false)
+		testenv.Equal(t, len(wrong), circles, "%s: %v", to, wrong)
 	}
 }
 
@@ -137,7 +145,7 @@ func answers(t *testing.T, h knot.Handler, raw string) string {
 
 // TestHandle: the first rule answers, with its status; requests that none is for go on.
 func TestHandle(t *testing.T) {
-	rs, _ := New([]Config{{Path: "/a", To: "/b", Status: 308}, {Pattern: "^/(.*)long$", To: "/c?$1$1$1"}, {Host: "www.x.test", To: "http://x.test"}}, nil)
+	rs, _ := New([]Config{{Path: "/a", To: "/b", Status: 308}, {Pattern: "^/(.*)long$", To: "/c?$1$1$1"}, {Host: "www.x.test", To: "http://x.test"}}, nil, true)
 	h := func(x *knot.Ctx) error {
 		if answered, err := rs.Handle(x); answered {
 			return err
