@@ -36,7 +36,7 @@ func (s *server) targetOf(url string, groups int) (to target, why string) {
 		if rest, ok := strings.CutPrefix(url, "$scheme://"+host); ok {
 			url = "/" + strings.TrimPrefix(rest, "/")
 		}
-		if len(s.names) == 1 && !strings.HasPrefix(s.names[0], "*") {
+		if (len(s.names) == 1 || len(s.names) > 0 && host == "$server_name") && !strings.HasPrefix(s.names[0], "*") {
 			url = strings.Replace(url, "://"+host, "://"+s.names[0], 1)
 		}
 	}
@@ -85,6 +85,10 @@ func (t *translation) returns(s *server, l *location, d *Directive, out *tables)
 	}
 	if !slices.Contains([]string{"301", "302", "307", "308"}, status) {
 		t.leave(d, "Knot has 301, 302, 307 and 308")
+		return
+	}
+	if s.toHTTPS && strings.HasPrefix(url, "https://$h") { // $host or $http_host
+		t.toSameHosts(s, d, status, out)
 		return
 	}
 	groups := 0
@@ -136,6 +140,22 @@ func (t *translation) returns(s *server, l *location, d *Directive, out *tables)
 	out.redirects = append(out.redirects, r)
 }
 
+// toSameHosts sends clients to the same host of HTTPS, by a table for each.
+func (t *translation) toSameHosts(s *server, d *Directive, status string, out *tables) {
+	t.use(d)
+	for _, name := range s.names {
+		if strings.Contains(name, "*") {
+			t.leave(d, "Knot redirects to hosts that the configuration has in full, and not to those of %s", name)
+			continue
+		}
+		r := table{name: "[[site.redirect]]"}
+		r.set("host", quote(name))
+		r.set("to", quote("https://"+name))
+		r.set("status", status)
+		out.redirects = append(out.redirects, r)
+	}
+}
+
 // firstOther is a more exact location that is not for redirects or refusals; nil: there is none.
 func firstOther(s *server, l *location) *location {
 	for _, other := range s.before(l) {
@@ -153,7 +173,7 @@ func (t *translation) hostRedirect(s *server, d *Directive, out *tables) {
 	}
 	host := strings.ToLower(strings.TrimSuffix(d.arg(2), ")"))
 	status, url := statusAndURL(d.Block[0])
-	to, why := s.targetOf(url, 0)
+	to, why := s.targetOf(strings.Replace(url, "://$host", "://"+host, 1), 0)
 	if why != "" || !to.wholeURI || !strings.Contains(to.text, "://") || !slices.Contains([]string{"301", "302", "307", "308"}, status) {
 		return
 	}

@@ -167,7 +167,7 @@ func (t *translation) chooseAddresses() {
 			}
 		default:
 			for _, s := range left {
-				if s.toHTTPS {
+				if s.toHTTPS && !slices.ContainsFunc(s.names, func(name string) bool { return !strings.Contains(name, "*") }) {
 					s.dropped = true
 					t.leave(s.d, "redirect-http is for all hosts of an address, and %s has others, which are served there", addr)
 				}
@@ -248,22 +248,22 @@ func (t *translation) onlyToHTTPS(s *server) bool {
 	if slices.ContainsFunc(s.addresses, func(a address) bool { return a.tls }) {
 		return false
 	}
-	sends := func(d *Directive) bool {
+	sends := func(d *Directive, hosts ...string) bool {
 		_, url := statusAndURL(d)
 		host, ok := strings.CutPrefix(url, "https://")
 		host, whole := strings.CutSuffix(host, "$request_uri")
-		return ok && whole && (host == "$host" || host == "$server_name" || host == "$http_host" || slices.Contains(s.names, host))
+		return ok && whole && (host == "$host" || host == "$http_host" || host == "$server_name" && len(s.names) == 1 || slices.Equal(hosts, []string{host}))
 	}
-	if all := s.own("return"); len(all) == 1 && sends(all[0]) {
+	if all := s.own("return"); len(all) == 1 && sends(all[0], s.names...) {
 		return true
 	}
 	if len(s.locations) > 0 {
 		home := s.home()
-		return len(s.locations) == 1 && home != nil && len(home.own("return")) == 1 && sends(home.own("return")[0])
+		return len(s.locations) == 1 && home != nil && len(home.own("return")) == 1 && sends(home.own("return")[0], s.names...)
 	}
 	ifs := s.own("if") // as certbot writes them
 	for _, d := range ifs {
-		if d.arg(0) != "($host" || len(d.Block) != 1 || d.Block[0].Name != "return" || !sends(d.Block[0]) {
+		if d.arg(0) != "($host" || len(d.Block) != 1 || d.Block[0].Name != "return" || !sends(d.Block[0], strings.TrimSuffix(d.arg(2), ")")) {
 			return false
 		}
 	}
