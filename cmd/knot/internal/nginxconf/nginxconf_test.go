@@ -165,6 +165,33 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
+// TestManyTables: of a kind Knot takes only so many for a site. A site is left out that needs more.
+func TestManyTables(t *testing.T) {
+	for _, c := range []struct {
+		rule, table string
+		n, want     int
+	}{
+		{"expires 1h", "header", 101, 100},
+		{"limit_req zone=z", "limit", 101, 100},
+		{"client_max_body_size 1m", "body", 101, 100},
+		{"proxy_pass http://a; proxy_set_header A b", "header", 101, 0},
+		{"proxy_pass http://a; expires 1h; proxy_set_header A b", "header", 60, 100},
+		{"deny all", "access", 1000, 1000},
+		{"deny all", "access", 1001, 0},
+	} {
+		text := "limit_req_zone $uri zone=z:1m rate=1r/s; server { root /srv;"
+		for i := range c.n {
+			text += fmt.Sprintf("location = /%d { %s; }\n", i, c.rule)
+		}
+		out, left := Translate(testenv.Need(Parse("f", []byte(text+"}")))(t))
+		testenv.Equal(t, strings.Count(string(out), "[[site."+c.table+"]]"), c.want, "tables of %d times %s", c.n, c.rule)
+		told := slices.ContainsFunc(left, func(l Leftover) bool {
+			return strings.Contains(l.Text, "Knot takes ") && strings.Contains(l.Text, "[[site."+c.table+"]]")
+		})
+		testenv.Equal(t, told, c.n != c.want, "told of %d times %s", c.n, c.rule)
+	}
+}
+
 // TestProtectedLocations: a site is left out if a location of it would be open without a directive that no table is made of.
 func TestProtectedLocations(t *testing.T) {
 	for text, want := range map[string]bool{

@@ -12,7 +12,7 @@ const (
 	mostBytes = 1 << 20 // of a file
 	mostDepth = 16      // of blocks
 	mostFiles = 1000    // that are included
-	mostRules = 1000    // tables that the rules of a block become; Knot takes no more
+	mostRules = 1000    // tables that the rules of a block become
 )
 
 // A Directive is a line of a configuration, as "listen 80;", or a block, as "server { ... }".

@@ -325,7 +325,7 @@ func (t *translation) backendHeaders(l *location, out *tables) {
 		if len(remove) > 0 {
 			h.set("backend-remove", list(remove))
 		}
-		out.headers = append(out.headers, h)
+		out.backend = append(out.backend, h)
 	}
 }
 

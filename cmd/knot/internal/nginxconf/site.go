@@ -8,11 +8,6 @@ import (
 	"strings"
 )
 
-// tables are those of a site, in the order in which they are written.
-type tables struct {
-	redirects, rewrites, bodies, limits, access, passwords, headers, proxies []table
-}
-
 // site makes the tables of a server.
 func (t *translation) site(s *server) {
 	for _, name := range untranslated {
@@ -65,6 +60,9 @@ func (t *translation) site(s *server) {
 	t.serverRules(s, &out)
 	t.refuseLost(s, root, &out)
 	t.errorPages(s, home, root, &st)
+	isEmpty := root == "" && len(out.redirects)+len(out.proxies) == 0
+	out.redirects = slices.Insert(out.redirects, ofServer, s.slashes()...)
+	over := out.bound(s)
 	if s.unsound != nil {
 		t.leave(s.unsound, "%s", s.why)
 		t.leave(s.d, "the site is left out, as more would be open than in nginx without line %d, %s: %s", s.unsound.Line, s.unsound, s.why)
@@ -72,14 +70,16 @@ func (t *translation) site(s *server) {
 		t.skipped(s)
 		return
 	}
-	if root == "" && len(out.redirects)+len(out.proxies) == 0 {
+	if isEmpty {
 		t.leave(s.d, "there is no root, no redirect and no backend that Knot can serve")
 		t.skipped(s)
 		return
 	}
-	out.redirects = slices.Insert(out.redirects, ofServer, s.slashes()...)
+	if over != "" {
+		t.leave(s.d, "%s", over)
+	}
 	t.sites = append(t.sites, st)
-	for _, some := range [][]table{out.redirects, out.rewrites, out.bodies, out.limits, out.access, out.passwords, out.headers, out.proxies} {
+	for _, some := range [][]table{out.redirects, out.rewrites, out.bodies, out.limits, out.access, out.passwords, out.headers, out.backend, out.proxies} {
 		t.sites = append(t.sites, some...)
 	}
 }

@@ -1,0 +1,41 @@
+package nginxconf
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/access"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/bodies"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/headers"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/limit"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/rule"
+)
+
+// tables are those of a site, in the order in which they are written.
+type tables struct {
+	redirects, rewrites, bodies, limits, access, passwords, headers, backend, proxies []table
+}
+
+// bound leaves tables out beyond those that Knot takes for a site, and says which; "": none. A site is unsafe without some.
+func (out *tables) bound(s *server) (over string) {
+	for _, k := range []struct {
+		all    *[]table
+		most   int
+		needed bool
+	}{
+		{&out.redirects, rule.Most, true}, {&out.rewrites, rule.Most, true}, {&out.access, access.Most, true}, {&out.backend, headers.Most, true},
+		{&out.bodies, bodies.Most, false}, {&out.limits, limit.Most, false}, {&out.headers, headers.Most - len(out.backend), false},
+	} {
+		n, most := len(*k.all), max(0, k.most)
+		if n <= most {
+			continue
+		}
+		why := fmt.Sprintf("it would have %d tables %s, and Knot takes %d", n, (*k.all)[0].name, most)
+		if k.needed {
+			s.unsafe(s.d, "%s", why)
+		}
+		over += why + ": the last are left out. "
+		*k.all = (*k.all)[:most]
+	}
+	return strings.TrimSuffix(over, ". ")
+}
