@@ -204,4 +204,5 @@ const nginxProxy = `location / {
 			proxy_set_header X-Forwarded-For $remote_addr;
 			proxy_set_header X-Forwarded-Proto $scheme;
 			proxy_set_header X-Forwarded-Host $host;
+			proxy_set_header X-Real-IP $remote_addr;
 		}`

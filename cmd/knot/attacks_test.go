@@ -146,7 +146,7 @@ to = ["http://%s"]
 				testenv.Equal(t, resp.StatusCode, 200, "%s %s, %s", method, path, more)
 				got := s.take()
 				testenv.Equal(t, strings.Contains(strings.ToLower(got), "evil"), false, "%s %s, %s: the backend has %s", method, path, more, got)
-				for _, want := range []string{"\nX-Forwarded-For: 127.0.0.1\n", "\nX-Forwarded-Host: site.test\n", "\nX-Forwarded-Proto: http\n", "\nX-Tenant: right\n", "\nX-Request-Id: "} {
+				for _, want := range []string{"\nX-Forwarded-For: 127.0.0.1\n", "\nX-Real-Ip: 127.0.0.1\n", "\nX-Forwarded-Host: site.test\n", "\nX-Forwarded-Proto: http\n", "\nX-Tenant: right\n", "\nX-Request-Id: "} {
 					testenv.Contains(t, got, want, "%s %s, %s", method, path, more)
 				}
 				testenv.Equal(t, strings.Contains(got, "\nRemote-User: alice\n"), path == "/auth/x" || path == "/rewritten/x", "%s: %s", path, got)

@@ -155,7 +155,7 @@ type Config struct {
 type Forwarded uint8
 
 const (
-	ForwardedX    Forwarded = iota // X-Forwarded-For, -Proto and -Host
+	ForwardedX    Forwarded = iota // X-Forwarded-For, -Proto and -Host, and X-Real-IP
 	ForwardedRFC                   // Forwarded (RFC 7239)
 	ForwardedBoth                  // all of these
 	ForwardedNone                  // and what came with the request is dropped all the same

@@ -156,10 +156,9 @@ func mayUpgrade(protocols []byte) bool {
 	return true
 }
 
-// rewritten reports whether name is that of a line which appendForwarded writes anew, with what a trusted proxy has said in it: the
-// client's own line is then not passed on.
+// rewritten reports whether name is that of a line which appendForwarded writes anew: the line of the request is not passed on.
 func (p *Proxy) rewritten(name []byte) bool {
-	return p.Forwarded != ForwardedNone && (h1.TextIs(name, "x-forwarded-for") || h1.TextIs(name, "x-forwarded-proto") || h1.TextIs(name, "x-forwarded-host") || h1.TextIs(name, "forwarded"))
+	return p.Forwarded != ForwardedNone && (h1.TextIs(name, "x-forwarded-for") || h1.TextIs(name, "x-forwarded-proto") || h1.TextIs(name, "x-forwarded-host") || h1.TextIs(name, "forwarded") || h1.TextIs(name, "x-real-ip"))
 }
 
 // scheme is the one by which the client has asked: that of the connection, or what X-Forwarded-Proto of a trusted proxy
@@ -179,8 +178,9 @@ func (e *exchange) scheme() string {
 	return "http"
 }
 
-// appendForwarded appends the lines that tell of the client. The words of a trusted proxy are continued. A peer without an
-// address, on a Unix socket, is not in X-Forwarded-For.
+// appendForwarded appends the lines that tell of the client. The words of a trusted proxy are continued, but X-Real-IP is the
+// address that X-Forwarded-For or Forwarded names, as such a proxy may pass on what a client writes there. A peer without an
+// address, on a Unix socket, is in none of these lines.
 func (e *exchange) appendForwarded(out []byte) []byte {
 	x, p, proto := e.x, e.p, "http"
 	if x.TLS() != nil {
@@ -212,6 +212,9 @@ func (e *exchange) appendForwarded(out []byte) []byte {
 		}
 		said("X-Forwarded-Proto", "x-forwarded-proto", h1.Bytes(proto))
 		said("X-Forwarded-Host", "x-forwarded-host", x.HostBytes())
+		if addr := x.ClientAddr(); addr.IsValid() && !hasName(e.lines, h1.Bytes("X-Real-IP")) {
+			out = append(addr.AppendTo(append(out, "X-Real-IP: "...)), "\r\n"...)
+		}
 	}
 	if p.Forwarded == ForwardedRFC || p.Forwarded == ForwardedBoth {
 		out = append(out, "Forwarded: "...)

@@ -139,8 +139,9 @@ func TestLines(t *testing.T) {
 		target, lines, want string
 	}{
 		{"hop by hop", none, "/a", hops + "X-End: 1\r\n", "GET /a h\nVia: 1.1 knot\nX-End: 1"},
-		{"client", Config{}, "/", "X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\n", "GET / h\nVia: 1.1 knot\nX-Forwarded-For: 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: http"},
-		{"client of a proxy", Config{Trust: testenv.Need(knot.ParseTrust("127.0.0.0/8"))(t)}, "/", "X-Forwarded-For: 7.7.7.7\r\nX-Forwarded-For: 8.8.8.8\r\nX-Forwarded-Proto: https\r\nVia: 1.0 fred\r\n", "GET / h\nVia: 1.0 fred, 1.1 knot\nX-Forwarded-For: 7.7.7.7, 8.8.8.8, 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: https"},
+		{"client", Config{}, "/", "X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\n", "GET / h\nVia: 1.1 knot\nX-Forwarded-For: 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: http\nX-Real-Ip: 127.0.0.1"},
+		{"client of a proxy", Config{Trust: testenv.Need(knot.ParseTrust("127.0.0.0/8"))(t)}, "/", "X-Forwarded-For: 7.7.7.7\r\nX-Forwarded-For: 8.8.8.8\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nVia: 1.0 fred\r\n", "GET / h\nVia: 1.0 fred, 1.1 knot\nX-Forwarded-For: 7.7.7.7, 8.8.8.8, 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: https\nX-Real-Ip: 8.8.8.8"},
+		{"client as a program says", Config{Header: func(*knot.Ctx) []knot.Header { return []knot.Header{{Name: "x-real-ip", Value: "192.0.2.7"}} }}, "/", "X-Real-IP: 6.6.6.6\r\n", "GET / h\nVia: 1.1 knot\nX-Forwarded-For: 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: http\nX-Real-Ip: 192.0.2.7"},
 		{"forwarded", Config{Forwarded: ForwardedRFC}, "/", "Forwarded: for=6.6.6.6\r\n", "GET / h\nForwarded: for=127.0.0.1;host=\"h\";proto=http\nVia: 1.1 knot"},
 		{"none of it", none, "/", "X-Forwarded-For: 6.6.6.6\r\n", "GET / h\nVia: 1.1 knot"},
 		{"host of the backend", Config{Host: "backend", Forwarded: ForwardedNone}, "/", "", "GET / " + host + "\nVia: 1.1 knot"},

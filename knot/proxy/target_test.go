@@ -133,12 +133,12 @@ func TestClientLines(t *testing.T) {
 // TestClientOnUnixSocket: a peer without an address has none that could be passed on, and can be trusted.
 func TestClientOnUnixSocket(t *testing.T) {
 	for wire, c := range wires(t, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "%s|%s|%s", r.Header["X-Forwarded-For"], r.Header.Get("Forwarded"), r.RemoteAddr)
+		fmt.Fprintf(w, "%s|%s|%s|%s", r.Header["X-Forwarded-For"], r.Header["X-Real-Ip"], r.Header.Get("Forwarded"), r.RemoteAddr)
 	}) {
 		c.Forwarded = ForwardedBoth
 		for trust, want := range map[string][2]string{ // by HTTP, and FastCGI
-			"127.0.0.1": {"[]|for=unknown;proto=http|", "[]||:0"},
-			"unix:":     {"[192.0.2.7]|for=192.0.2.7, for=unknown;proto=http|", "[192.0.2.7]|for=192.0.2.7|192.0.2.7:0"},
+			"127.0.0.1": {"[]|[]|for=unknown;proto=http|", "[]|[]||:0"},
+			"unix:":     {"[192.0.2.7]|[192.0.2.7]|for=192.0.2.7, for=unknown;proto=http|", "[192.0.2.7]|[]|for=192.0.2.7|192.0.2.7:0"},
 		} {
 			c.Trust = testenv.Need(knot.ParseTrust(trust))(t)
 			f := serve(t, c, 1, func(s *knot.Server) { s.Addr = "unix:" + filepath.Join(t.TempDir(), "s") })

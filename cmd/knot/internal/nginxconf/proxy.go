@@ -283,6 +283,7 @@ var own = map[string][]string{
 	"x-forwarded-host":   {"$host", "$http_host"},
 	"upgrade":            {"$http_upgrade"},
 	"connection":         {"upgrade", "Upgrade", "", "$connection_upgrade", "keep-alive"},
+	"x-real-ip":          {"$remote_addr"},
 	"x-forwarded-server": nil,
 }
 
@@ -298,11 +299,7 @@ func (t *translation) backendHeaders(l *location, out *tables) {
 		case slices.Contains(own[lower], value):
 			t.use(d)
 		case strings.Contains(value, "$"):
-			why := "Knot has no variables here"
-			if lower == "x-real-ip" {
-				why = "Knot tells backends the client's address in X-Forwarded-For"
-			}
-			t.leave(d, "%s", why)
+			t.leave(d, "Knot has no variables here")
 		case proxy.CheckHeader(name, value) != nil:
 			t.leave(d, "%v", proxy.CheckHeader(name, value))
 		case value == "":
