@@ -51,7 +51,10 @@ var recipes = map[string]recipe{
 	"Server-Sent Events":                 {requests: [][2]string{{"GET /events", "200  data: backend /events"}, {"GET /x", "200  backend /x"}}, compared: "Content-Type"},
 	"An id for each request":             {requests: [][2]string{{"GET /x", "200  backend /x"}, {"POST /x", "200  backend /x"}}, compared: "X-Request-Id?"},
 	"Machines with certificates":         {requests: [][2]string{{"GET /x\nX-Client: root", "200  backend /x"}}, tls: true},
-	"Few tries to log in":                {requests: [][2]string{{"POST /login", "200"}, {"POST /login", "200"}, {"POST /login", "429"}, {"GET /login", "200"}, {"POST /other", "200"}}},
+	"Few tries to log in": {requests: [][2]string{
+		{"POST /login\nX-Forwarded-For: 192.0.2.1", "200"}, {"POST /login\nX-Forwarded-For: 192.0.2.1", "200"}, {"POST /login\nX-Forwarded-For: 192.0.2.1", "429"}, {"POST /login\nX-Forwarded-For: 192.0.2.2", "200"},
+		{"GET /login\nX-Forwarded-For: 192.0.2.1", "200"}, {"POST /other\nX-Forwarded-For: 192.0.2.1", "200"},
+	}},
 }
 
 // recipeBackend is a backend of the recipes; the header line Seen of its responses says what it was told.
@@ -127,6 +130,9 @@ func (k *kitchen) try(t *testing.T, name, toml string) {
 		`":443"`, `"unix:`+k.dir+`/knot"`, `":8443"`, `"unix:`+k.dir+`/knot"`, `"unix:/run/`, `"unix:`+k.dir+`/run/`, `["127.0.0.1"]`, `["unix:"]`).Replace(toml)
 	if !strings.Contains(toml, "addr = ") {
 		toml = `addr = "unix:` + k.dir + `/knot"` + "\n" + toml
+	}
+	if !strings.Contains(toml, "trust = ") { // clients have the addresses that requests name
+		toml = `trust = ["unix:"]` + "\n" + toml
 	}
 	certs := filepath.Join(k.dir, "etc/ssl")
 	testenv.Must(t, os.MkdirAll(certs, 0o755))
