@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -164,10 +163,7 @@ type comparedRequest struct {
 
 // TestImportedConfigurationsAnswerAsNginxDoes: the same requests to nginx, and to knot with what is made of its configuration.
 func TestImportedConfigurationsAnswerAsNginxDoes(t *testing.T) {
-	program, err := exec.LookPath("nginx")
-	if err != nil {
-		t.Skip("nginx is not installed")
-	}
+	program := testenv.Program(t, "nginx")
 	backend := filepath.Join(shortDir(t), "backend")
 	ln := testenv.Need(net.Listen("unix", backend))(t)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

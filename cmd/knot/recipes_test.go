@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -181,10 +180,7 @@ var listen = regexp.MustCompile(`listen (\d+)( ssl)?;`)
 
 // compare has nginx answer the same requests.
 func (k *kitchen) compare(t *testing.T, name string, ours []answer) {
-	program, err := exec.LookPath("nginx")
-	if err != nil {
-		t.Skip("nginx is not installed")
-	}
+	program := testenv.Program(t, "nginx")
 	file := "testdata/recipes/" + strings.ReplaceAll(strings.ToLower(name), " ", "-") + ".conf"
 	conf := string(testenv.Need(os.ReadFile(file))(t))
 	secure := strings.Contains(conf, " ssl;")

@@ -5,20 +5,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 )
 
 // PHP starts a php-fpm with two processes and returns its address, as "unix:/path". The test is skipped where there is none.
 func PHP(t testing.TB) string {
-	program, err := exec.LookPath("php-fpm")
-	if found, _ := filepath.Glob("/usr/sbin/php-fpm*"); err != nil && len(found) > 0 {
-		program, err = found[0], nil
-	}
-	if err != nil {
-		t.Skip("there is no php-fpm on this machine:", err)
-	}
+	program := Program(t, "php-fpm*")
 	dir := t.TempDir()
 	socket, config := dir+"/php.sock", dir+"/fpm.conf"
 	Must(t, os.WriteFile(config, fmt.Appendf(nil, "[global]\nerror_log = /dev/null\n[www]\nlisten = %s\nuser = %d\npm = static\npm.max_children = 2\n", socket, os.Getuid()), 0o644))

@@ -10,11 +10,7 @@ import (
 // Redis starts a redis-server that listens at a socket and keeps its files beside it, and ends it with the test or by stop. The test is
 // skipped where there is none.
 func Redis(t testing.TB, socket string) (stop func()) {
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
-	}
-	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
+	cmd := exec.Command(Program(t, "redis-server"), "--port", "0", "--unixsocket", socket, "--save", "", "--dir", filepath.Dir(socket), "--logfile", "redis.log")
 	Must(t, cmd.Start())
 	stop = func() {
 		if cmd.ProcessState == nil {

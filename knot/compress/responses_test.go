@@ -459,10 +459,7 @@ func TestWhileTheBodyIsRead(t *testing.T) {
 
 // TestCurl: curl undoes what it asks for.
 func TestCurl(t *testing.T) {
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("no curl")
-	}
+	curl := testenv.Program(t, "curl")
 	url := site(t, handlers(t, long), Options{})
 	for _, flags := range [][]string{{"--http1.1"}, {"--http2-prior-knowledge"}, {"--http1.0"}} {
 		out := testenv.Need(exec.Command(curl, append(flags, "-sS", "--compressed", url+"/flush")...).Output())(t)

@@ -171,10 +171,7 @@ func TestUnknownColor(t *testing.T) {
 // Graphviz takes what is written, whatever names there are, and finds all nodes and
 // edges.
 func TestDotAcceptsDOT(t *testing.T) {
-	dot, err := exec.LookPath("dot")
-	if err != nil {
-		t.Skip("Graphviz is not installed")
-	}
+	dot := testenv.Program(t, "dot")
 	all := graphcases.Odd()
 	all["sample"] = graphcases.Sample()
 	for what, s := range all {

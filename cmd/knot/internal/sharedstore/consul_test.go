@@ -20,10 +20,7 @@ func init() { rigs["Consul"] = consulRig }
 
 // consul runs an agent in memory until stop.
 func consul(t *testing.T, addr string, settings string) (stop func()) {
-	program, err := exec.LookPath("consul")
-	if err != nil {
-		t.Skip("consul is not installed")
-	}
+	program := testenv.Program(t, "consul")
 	_, port, _ := net.SplitHostPort(addr)
 	_, serf, _ := net.SplitHostPort(freeAddr(t))
 	_, rpc, _ := net.SplitHostPort(freeAddr(t))

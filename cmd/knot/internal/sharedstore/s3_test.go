@@ -28,10 +28,7 @@ func versityRig(t *testing.T) *rig {
 	u := testenv.Need(url.Parse(r.url))(t)
 	addr := strings.TrimPrefix(u.Query().Get("endpoint"), "http://")
 	r.start = func(t *testing.T) (stop func()) {
-		program, err := exec.LookPath("versitygw")
-		if err != nil {
-			t.Skip("versitygw is not installed")
-		}
+		program := testenv.Program(t, "versitygw")
 		root := t.TempDir()
 		testenv.Must(t, os.Mkdir(filepath.Join(root, "certs"), 0o700))
 		cmd := exec.Command(program, "--port", addr, "--access", "knot", "--secret", "topsecret", "--region", "eu-west-1", "--keep-alive", "--quiet", "posix", root)

@@ -105,10 +105,7 @@ func TestRate(t *testing.T) {
 }
 
 func TestCurlWithAPassword(t *testing.T) {
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("curl is not installed")
-	}
+	curl := testenv.Program(t, "curl")
 	users := usersOf(t, "alice")
 	addr := serve(t, only(&Site{Files: open(t, lay(t, map[string]string{"a.txt": "text"})), Guards: []Guard{Realms{{pattern(t, "/**"), "r", users}}}}))
 	var all sync.WaitGroup
