@@ -65,6 +65,13 @@ func startProcess(t *testing.T, c *exec.Cmd) *process {
 	said.Close()
 	logged.Close()
 	p.pid = c.Process.Pid
+	t.Cleanup(func() {
+		if t.Failed() { // otherwise the test has waited for the last process
+			c.Process.Kill()
+			syscall.Kill(p.pid, syscall.SIGKILL)
+			c.Wait()
+		}
+	})
 	return p
 }
 
