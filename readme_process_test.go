@@ -3,7 +3,7 @@
 package capriccio_test
 
 import (
-	"net"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,15 +21,10 @@ import (
 func TestReadmeCommands(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "overload.svg")
 	checks := map[string]func(t *testing.T, command string){
-		"go run ./examples/convoy &": func(t *testing.T, command string) {
-			runBeside(t, command, "localhost:6060")
-			out, _ := exec.Command("sh", "-c", "go run ./cmd/bgdump -lint http://localhost:6060").Output()
-			testenv.Contains(t, string(out), "convoy: mutex main.save")
-		},
-		"go run ./cmd/bgdump -lint http://localhost:6060": nil, // with the one before
+		"go run ./examples/convoy &":                      nil, // examples/convoy tests it and the next, on a port of its own
+		"go run ./cmd/bgdump -lint http://localhost:6060": nil,
 		"go run ./cmd/knot ./knot/testdata/site": func(t *testing.T, command string) {
-			runBeside(t, command, "127.0.0.1:8080")
-			response, _ := testenv.Get(t, http.DefaultClient, "http://127.0.0.1:8080/")
+			response, _ := testenv.Get(t, http.DefaultClient, runBeside(t, command+" -addr 127.0.0.1:0"))
 			testenv.Equal(t, response.StatusCode, http.StatusOK, "status")
 		},
 		"go test ./...": nil, // this is part of it
@@ -87,26 +82,22 @@ func programOfTheReadme(t *testing.T, text string, commands ...string) {
 	}
 }
 
-// runBeside starts the command, which listens on addr, and returns when it does. It ends with the test.
-func runBeside(t *testing.T, command, addr string) {
+// runBeside builds the program of a command, go run PACKAGE ARGUMENTS…, and starts it. It returns the program's URL when
+// that listens on 127.0.0.1. The program ends with the test.
+func runBeside(t *testing.T, command string) (url string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Skip("the port of the README is taken here: ", err)
-	}
-	ln.Close()
-	cmd := exec.Command("sh", "-c", "exec "+strings.TrimSuffix(command, " &"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run starts the program as its child
+	words, program := strings.Fields(command), filepath.Join(t.TempDir(), "program")
+	testenv.Run(t, "", nil, "go", "build", "-o", program, words[2])
+	cmd := exec.Command(program, words[3:]...)
 	testenv.Must(t, cmd.Start())
 	t.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+		cmd.Process.Signal(syscall.SIGINT)
 		cmd.Wait()
 	})
+	var port int
 	testenv.Until(t, command+" listens", func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-		}
+		_, err := fmt.Sscanf(strings.Join(listening(cmd.Process.Pid), " "), "0100007F:%x", &port)
 		return err == nil
 	})
+	return fmt.Sprint("http://127.0.0.1:", port)
 }
