@@ -100,11 +100,11 @@ func TestDocumentsShowTheExamples(t *testing.T) {
 	var sources strings.Builder
 	for _, pattern := range []string{"examples/convoy/*.go", "examples/cookbook/*.go"} {
 		for _, file := range glob(t, pattern) {
-			sources.WriteString(read(t, file))
+			sources.WriteString(unindented(read(t, file)))
 		}
 	}
-	for _, file := range []string{"README.md", "docs/cookbook.md"} {
-		for _, block := range blocks(read(t, file), "go") {
+	for _, file := range []string{"README.md", "docs/cookbook.md", "docs/testing.md"} {
+		for _, block := range blocks(unindented(read(t, file)), "go") {
 			for part := range strings.SplitSeq(block, "\n\n") { // between these the page may leave something out
 				if !strings.HasPrefix(block, "package ") && !strings.Contains(sources.String(), part) {
 					t.Errorf("%s shows what no example has:\n%s", file, part)
@@ -113,6 +113,9 @@ func TestDocumentsShowTheExamples(t *testing.T) {
 		}
 	}
 }
+
+// unindented is a text without tabs, for blocks that show the middle of a function.
+func unindented(text string) string { return strings.ReplaceAll(text, "\t", "") }
 
 // A command of a document: what is behind a program of this module, up to the next command.
 var command = regexp.MustCompile(`(?:^|[\s` + "`" + `|])(?:go run (?:\./|github\.com/capriccio-go/capriccio/)cmd/)?(bgdump|knot|stackplan)(?:@latest)?((?: +[^\s` + "`" + `|&;]+)+)`)
