@@ -32,7 +32,16 @@ run() {
 # and the time limit ends all that it started.
 execute() {
 	TIMEFORMAT='%R s, %U s of CPU in programs and %S s in the kernel' timeout --kill-after=10 "$1" \
-		bash -euo pipefail -c "source .ci/steps.sh; time $2" >"$logs/$2" 2>&1
+		bash -euo pipefail -c "source .ci/steps.sh; trap end_rest EXIT; time $2" >"$logs/$2" 2>&1
+}
+
+# end_rest ends the processes that a step has left: a test that ran out of time leaves the servers that it started. They
+# are in the process group that timeout made for the step.
+end_rest() {
+	local one
+	for one in $(pgrep -g 0); do
+		((one == $$ || one == PPID)) || kill "$one" 2>/dev/null || true
+	done
 }
 
 # report FUNCTION TITLE STATUS BEGAN LIMIT_S
