@@ -111,19 +111,21 @@ install_tools() {
 	command -v debootstrap >/dev/null || missing+=(debootstrap)
 	command -v buildah >/dev/null || missing+=(buildah crun)
 	command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
+	command -v redis-server >/dev/null || missing+=(redis-server)
+	compgen -G '/usr/sbin/php-fpm*' >/dev/null || missing+=(php-fpm)
 	command -v curl >/dev/null || missing+=(curl)
 	if ((${#missing[@]} > 0)) && ((EUID == 0)) && command -v apt-get >/dev/null; then
 		export DEBIAN_FRONTEND=noninteractive
 		apt-get update -qq || echo "apt-get update failed; going on with what is there"
-		local package
+		local package script before=" $(echo /etc/init.d/*) "
 		for package in "${missing[@]}"; do
 			apt-get install -y -qq --no-install-recommends "$package" >"$scratch/apt.log" 2>&1 ||
 				{ echo "not installed: $package"; tail -n 3 "$scratch/apt.log"; }
 		done
-		# The package starts a server of its own, which would disturb what is measured.
-		if [[ " ${missing[*]} " == *" nginx-light "* ]]; then
-			service nginx stop >/dev/null 2>&1 || systemctl stop nginx >/dev/null 2>&1 || true
-		fi
+		# These packages start servers, which would disturb what is measured.
+		for script in /etc/init.d/{nginx,redis-server,php*-fpm}; do
+			[[ $before == *" $script "* || ! -e $script ]] || service "${script##*/}" stop >/dev/null 2>&1 || true
+		done
 	elif ((${#missing[@]} > 0)); then
 		echo "not here, and not installed: ${missing[*]}"
 	fi
@@ -209,6 +211,7 @@ build_server() {
 
 # Storages that several servers share. Tests of a server that can't be had are skipped. Consul 1.14 is under the MPL 2.0.
 test_storages() {
+	command -v redis-server >/dev/null || ((EUID != 0)) || ! command -v apt-get >/dev/null || { echo "install_tools has not installed redis-server"; return 1; }
 	build_server github.com/hashicorp/consul v1.14.11
 	build_server github.com/versity/versitygw/cmd/versitygw v1.8.0
 	PATH=$scratch/servers:$PATH tests -count=1 -tags "$STORAGES" ./cmd/knot/internal/sharedstore
