@@ -284,7 +284,7 @@ test_giouring() { tests -tags=giouring -ldflags=-checklinkname=0 ./internal/urin
 
 # Packages that lean on how the Go runtime and its compiler work.
 export CORE="./internal/engine ./internal/coro ./internal/fromc ./internal/chunk ./stackchunk"
-export AROUND="./internal/bgraph ./internal/recorder ./aio"
+export AROUND="./internal/bgraph ./internal/recorder ./internal/gotrace ./internal/funcname ./knot/internal/tlsin ./aio"
 
 # Pointers that are not what they should be, and stack frames that are larger.
 test_checkptr() { tests -short -gcflags=all=-d=checkptr $CORE ./internal/uring; }
