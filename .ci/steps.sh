@@ -343,14 +343,16 @@ check_arm64() {
 
 # The binary of a package is built once for all of its targets.
 fuzz() {
-	local dir package name
+	local dir package name names
 	local -a dirs
 	mapfile -t dirs < <(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u)
 	((${#dirs[@]} > 0)) || { echo "there are no fuzz targets"; return 1; }
 	for dir in "${dirs[@]}"; do
 		package=$scratch/fuzz.${dir//\//_}.test
 		go test -vet=off -c -fuzz . -o "$package" "$dir"
-		for name in $(cd "$dir" && "$package" -test.list '^Fuzz'); do
+		names=$(cd "$dir" && "$package" -test.list '^Fuzz')
+		[[ -n $names ]] || { echo "$dir lists no fuzz target"; return 1; }
+		for name in $names; do
 			fuzz_one "$dir" "$package" "$name" || return
 		done
 		rm -f "$package"
