@@ -128,6 +128,7 @@ func TestSeedsReplay(t *testing.T) {
 			}
 		}
 	}
+	testenv.AtLeast(t, len(seen), 5, "seeds that can replay")
 	of := map[uint64]uint64{}
 	for seed, traces := range seen {
 		for _, trace := range traces {

@@ -59,6 +59,7 @@ func TestTuning(t *testing.T) {
 			}
 		}
 	}
+	testenv.AtLeast(t, strings.Count(table, "\n"), 3, "lines of the table: no constant matches %s", *tune)
 	t.Logf("\n%s", table)
 }
 
@@ -73,7 +74,7 @@ func failures(t *testing.T, texts map[string]string) string {
 	overlay, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "tests")
 	testenv.Must(t, os.WriteFile(overlay, testenv.Need(json.Marshal(map[string]any{"Replace": replaced}))(t), 0o600))
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary).CombinedOutput(); err != nil {
-		t.Logf("%s", out)
+		t.Errorf("the tests do not compile: %s", out)
 		return "does not compile"
 	}
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run", *aims, "-test.timeout", "5m")
