@@ -139,7 +139,7 @@ export STORAGES=knot_storage_s3,knot_storage_consul
 export ALL="./... ./bench/..."
 # Packages that try more with CAPRICCIO_TEST=full: each poller, more loops, large programs.
 # With the default they run under the race detector.
-export FULL="./internal/engine ./netpoll ./aio ./internal/admit ./internal/sched ./knot ./internal/bgraph ./internal/recorder ./bench/... ./internal/feed ./internal/simfleet ./cmd/stackplan/..."
+export FULL=". ./task ./internal/engine ./internal/coro ./stackchunk ./netpoll ./aio ./internal/uring ./internal/admit ./internal/sched ./internal/feed ./internal/simfleet ./knot ./knot/proxy ./knot/internal/store ./cmd/knot ./cmd/knot/internal/sharedstore ./internal/bgraph ./internal/graphview/export ./internal/recorder ./bench/... ./cmd/stackplan/..."
 
 # without PACKAGES… lists all but these.
 without() { go list $ALL | grep -vxFf <(go list "$@"); }
