@@ -207,6 +207,8 @@ func TestProtectedLocations(t *testing.T) {
 		"location / { proxy_pass http://a; } location ~ /\\.well-known/x[0-9]* { deny all; }":        false,
 		"location / { proxy_pass http://a; } location ~ /\\.(?!well-known) { deny all; }":            true,
 		"root /srv; location / { uwsgi_pass unix:/a; }":                                              false,
+		"root /srv; location / { try_files /off.html @a; } location @a { uwsgi_pass a; }":            false,
+		"root /srv; location / { try_files $uri @a; } location @a { uwsgi_pass a; }":                 true,
 		"root /srv; location / { proxy_pass http://$a; }":                                            false,
 		"root /srv; location ~ ^/(?!static) { proxy_pass http://a; }":                                false,
 		"root /srv; location ~ ^/(?!s) { proxy_pass http://a; } location / { proxy_pass http://b; }": true,

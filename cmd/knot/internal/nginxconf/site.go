@@ -221,6 +221,9 @@ func (t *translation) try(s *server, home *location, all []*location, root strin
 		}
 		entries, why := s.entries(d[0])
 		if why != "" {
+			if !slices.Contains(d[0].Args, "$uri") && strings.Contains(d[0].String(), " @") {
+				s.unsafe(d[0], "%s, and files would be served in its place", why)
+			}
 			t.leave(d[0], "%s", why)
 			continue
 		}
