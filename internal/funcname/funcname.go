@@ -40,7 +40,7 @@ var standard = func() map[string]bool {
 	all := map[string]bool{"": true}
 	for name := range strings.FieldsSeq(`archive arena bufio builtin bytes cmd cmp compress container context crypto database debug embed encoding errors
 		expvar flag fmt go hash html image index internal io iter log maps math mime net os path plugin reflect regexp runtime simd slices sort strconv
-		strings structs sync syscall testing text time unicode unique unsafe vendor weak`) {
+		strings structs sync syscall testing text time unicode unique unsafe uuid vendor weak`) {
 		all[name] = true
 	}
 	return all
