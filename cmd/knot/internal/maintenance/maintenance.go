@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -57,8 +56,6 @@ func New(c *Config, log *slog.Logger) (s *Switch, wrong []site.Fault) {
 	}
 	if c.File == "" {
 		note("file", errors.New("say which file takes the site out of service while it exists"))
-	} else if _, err := os.Stat(filepath.Dir(c.File)); err != nil {
-		note("file", fmt.Errorf("its folder: %w", err))
 	} else if _, err := os.Stat(c.File); err == nil {
 		s.on.Store(true) // for requests that come while the first one looks
 	}
