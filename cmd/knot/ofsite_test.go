@@ -146,13 +146,15 @@ func TestMaintenanceOfSites(t *testing.T) {
 	p.end()
 }
 
-// TestLogsOfSites: a site has a log of its own, which a reload opens anew, also for requests that no handler sees.
+// TestLogsOfSites: a site has a log of its own, which a reload opens anew, also for requests that no handler sees. Its form is that of
+// the top level unless the site names one.
 func TestLogsOfSites(t *testing.T) {
 	dir := t.TempDir()
-	all, own := filepath.Join(dir, "all.log"), filepath.Join(dir, "own.log")
-	p := start(t, "-config", configFile(t, "log = %q\nlog-format = 'common'\n[[site]]\nhosts = ['a', 'b']\nroot = %q\nlog = %q\nlog-format = 'json'\nmax-body = '1'\n[[site]]\nroot = %[2]q\n", all, sampleSite, own))
+	all, own, plain := filepath.Join(dir, "all.log"), filepath.Join(dir, "own.log"), filepath.Join(dir, "plain.log")
+	p := start(t, "-config", configFile(t, "log = %q\nlog-format = 'common'\n[[site]]\nhosts = ['a', 'b']\nroot = %q\nlog = %q\nlog-format = 'json'\nmax-body = '1'\n[[site]]\nroot = %[2]q\n[[site]]\nhosts = ['c']\nroot = %[2]q\nlog = %[4]q\n", all, sampleSite, own, plain))
 	p.ask("a", "/")
 	p.ask("other", "/style.css")
+	p.ask("c", "/style.css")
 	p.ask("b", "/../x") // is refused before
 	testenv.Must(t, os.Rename(own, own+".1"))
 	hangUp()
@@ -168,12 +170,14 @@ func TestLogsOfSites(t *testing.T) {
 	}{
 		{own, read(own+".1") + read(own), []string{`"target":"/","proto":"HTTP/1.1","host":"a","status":200,`, `"host":"b","status":400,`, `"target":"/notes.txt","proto":"HTTP/1.1","host":"a","status":200,`}},
 		{all, read(all), []string{`"GET /style.css HTTP/1.1" 200`, `"GET /none HTTP/1.1" 404`}},
+		{plain, read(plain), []string{`"GET /style.css HTTP/1.1" 200`}},
 	} {
 		lines := strings.Split(strings.TrimSuffix(c.text, "\n"), "\n")
 		testenv.MustEqual(t, len(lines), len(c.want), "%s: %q", c.file, lines)
 		for i, want := range c.want {
 			testenv.Contains(t, lines[i], want)
-			testenv.Equal(t, strings.Contains(lines[i], `"duration_ms":`), c.file != all, lines[i])
+			testenv.Equal(t, strings.Contains(lines[i], `"duration_ms":`), c.file == own, lines[i])
+			testenv.Equal(t, strings.HasSuffix(lines[i], `"`), false, "a line of combined ends with the client's program: %s", lines[i])
 		}
 	}
 }

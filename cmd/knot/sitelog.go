@@ -22,9 +22,9 @@ type siteLog struct {
 }
 
 // addLog gives a site an access log of its own. It is opened when the site is to be served, and not to check it.
-func (b *built) addLog(s *site.Site, c *config.Site, wrong *mistakes) {
-	format, known := logFormats[cmp.Or(c.LogFormat, "combined")]
-	if !known {
+func (b *built) addLog(set *settings, s *site.Site, c *config.Site, wrong *mistakes) {
+	format, known := logFormats[cmp.Or(c.LogFormat, set.formatName)]
+	if !known && c.LogFormat != "" { // else -log-format is told
 		wrong.add("log-format", fmt.Errorf("%q; want combined, common or json", c.LogFormat))
 	}
 	switch {

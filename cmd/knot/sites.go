@@ -113,7 +113,7 @@ func (b *built) add(set *settings, c *config.Site, log *slog.Logger) (wrong mist
 	}
 	ids := addRequestIDs(s, c, &wrong)
 	set.addClientCerts(s, c, &wrong)
-	b.addLog(s, c, &wrong)
+	b.addLog(set, s, c, &wrong)
 	b.addLoadReport(s, c, &wrong)
 	set.limitBodies(s, c, &wrong)
 	b.addLimits(s, c, &wrong)

@@ -88,7 +88,7 @@ type Site struct {
 
 	Maintenance *maintenance.Config `toml:"maintenance"`
 	Log         string              `toml:"log"`        // file of the access log of this site; "": that of all
-	LogFormat   string              `toml:"log-format"` // combined, common or json; "": combined
+	LogFormat   string              `toml:"log-format"` // combined, common or json; "": that of the top level
 	RequestID   string              `toml:"request-id"` // header line with the id of a request; "": there are no ids
 	// LoadReport is on-request, always or off, which "" is too: whether responses say how loaded the server is.
 	LoadReport string `toml:"load-report"`
