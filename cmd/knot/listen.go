@@ -57,9 +57,7 @@ func (set *settings) pointOf(i int) (p *addresses.Point, wrong mistakes) {
 		wrong.add("addr", errors.New(explain(&addressError{l.Addr, p.Key, err}, set)))
 	}
 	for _, before := range set.points {
-		if addresses.Same(before.Addr, p.Addr) {
-			wrong.add("addr", fmt.Errorf("%s is listened on already: %s = %q", p.Addr, before.Key, before.Addr))
-		}
+		wrong.add("addr", beside(before, p.Addr))
 	}
 	p.Proxies = l.ProxyProtocol
 	if _, err := knot.ParseTrust(l.ProxyProtocol...); err != nil {
@@ -93,6 +91,17 @@ func (set *settings) pointOf(i int) (p *addresses.Point, wrong mistakes) {
 	return p, wrong
 }
 
+// beside is an error if addr can't be listened on beside p.
+func beside(p *addresses.Point, addr string) error {
+	switch {
+	case addresses.Same(p.Addr, addr):
+		return fmt.Errorf("%s is listened on already: %s = %q", addr, p.Key, p.Addr)
+	case addresses.Overlap(p.Addr, addr):
+		return fmt.Errorf("%s can't be listened on beside %s = %q: one of them is every address of this machine; leave the other out, or name a host in each", addr, p.Key, p.Addr)
+	}
+	return nil
+}
+
 // namesOf are what a site may be called by in a table [[listen]].
 func namesOf(c *config.Site) (names []string) {
 	if c.Name != "" {
@@ -123,13 +132,16 @@ func (set *settings) placeRedirects() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %s", redirectFlag, explain(&addressError{addr, redirectFlag, err}, set)))
 			continue
 		}
-		twice := slices.IndexFunc(set.points, func(p *addresses.Point) bool { return addresses.Same(p.Addr, addr) })
-		switch {
-		case twice < 0:
+		taken := false
+		for _, p := range set.points {
+			if err := beside(p, addr); err != nil && !byDefault {
+				errs = append(errs, fmt.Errorf("%s: %w", redirectFlag, err))
+				taken = true
+			}
+			taken = taken || addresses.Same(p.Addr, addr)
+		}
+		if !taken {
 			set.points = append(set.points, &addresses.Point{Addr: addr, Key: redirectFlag, Redirects: true, Optional: byDefault})
-		case !byDefault:
-			before := set.points[twice]
-			errs = append(errs, fmt.Errorf("%s: %s is listened on already: %s = %q", redirectFlag, addr, before.Key, before.Addr))
 		}
 	}
 	return errs

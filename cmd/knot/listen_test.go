@@ -234,13 +234,14 @@ func TestNamedSockets(t *testing.T) {
 func TestPlacesOfRedirects(t *testing.T) {
 	acme := "acme = 'a.test'\nacme-cache = '/none'\n"
 	for text, want := range map[string]string{
-		acme + "addr = ':443'":                                                    ":443 :80?",
-		acme + "addr = '[::1]:443'":                                               "[::1]:443 [::1]:80?",
-		acme + "addr = ':8443'":                                                   ":8443",
-		acme + "addr = ':443'\nredirect-http = 'none'":                            ":443",
-		acme + "addr = ':443'\nredirect-http = ':8080,:81'":                       ":443 :8080 :81",
-		acme + "[[listen]]\naddr = ':443'\n[[listen]]\naddr = ':80'\ntls = false": ":443 :80",
-		"addr = ':443'":                                                           ":443",
+		acme + "addr = ':443'":                                                            ":443 :80?",
+		acme + "addr = '[::1]:443'":                                                       "[::1]:443 [::1]:80?",
+		acme + "addr = ':8443'":                                                           ":8443",
+		acme + "addr = ':443'\nredirect-http = 'none'":                                    ":443",
+		acme + "addr = ':443'\nredirect-http = ':8080,:81'":                               ":443 :8080 :81",
+		acme + "[[listen]]\naddr = ':443'\n[[listen]]\naddr = ':80'\ntls = false":         ":443 :80",
+		acme + "[[listen]]\naddr = ':443'\n[[listen]]\naddr = '10.0.0.1:80'\ntls = false": ":443 10.0.0.1:80 :80?", // the log warns
+		"addr = ':443'": ":443",
 	} {
 		got := ""
 		for _, p := range settingsOf(t, configFile(t, "root = '/'\n%s\n", text)).points {

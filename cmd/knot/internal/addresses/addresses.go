@@ -116,6 +116,14 @@ func Same(a, b string) bool {
 	return Port(a) == Port(b) && (hostA == hostB || anyHost(hostA) && anyHost(hostB))
 }
 
+// Overlap reports whether one of two addresses with the same port is every address of this machine. Then the system opens one of
+// them, although a reload may go from one to the other.
+func Overlap(a, b string) bool {
+	hostA, _, _ := net.SplitHostPort(a)
+	hostB, _, _ := net.SplitHostPort(b)
+	return Port(a) != 0 && Port(a) == Port(b) && (anyHost(hostA) || anyHost(hostB))
+}
+
 func anyHost(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
 
 // WithPort is the address with the same host and another port.

@@ -2,6 +2,7 @@ package addresses
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -38,6 +39,30 @@ func TestSame(t *testing.T) {
 		{"unix:/a", "unix:/b", false}, {"systemd:a", "systemd:a", true}, {"systemd:a", ":80", false},
 	} {
 		testenv.Equal(t, Same(c.a, c.b), c.want, "%s and %s", c.a, c.b)
+	}
+}
+
+// TestOverlap: what Overlap says of two addresses is what the system does.
+func TestOverlap(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{":0", "127.0.0.1:0", true}, {"127.0.0.1:0", ":0", true}, {"0.0.0.0:0", "localhost:0", true}, {"127.0.0.1:0", "127.0.0.2:0", false},
+	} {
+		a := testenv.Need(net.Listen("tcp", c.a))(t)
+		_, port, _ := net.SplitHostPort(a.Addr().String())
+		with := func(addr string) string { return strings.TrimSuffix(addr, "0") + port }
+		b, err := net.Listen("tcp", with(c.b))
+		if err == nil {
+			b.Close()
+		}
+		a.Close()
+		testenv.Equal(t, errors.Is(err, unix.EADDRINUSE), c.want, "%s and %s: %v", c.a, c.b, err)
+		testenv.Equal(t, Overlap(with(c.a), with(c.b)), c.want, "%s and %s", c.a, c.b)
+	}
+	for a, b := range map[string]string{":80": ":81", "unix:/a": ":80", "systemd:a": ":80", ":0": "127.0.0.1:0"} {
+		testenv.Equal(t, Overlap(a, b), false, "%s and %s", a, b)
 	}
 }
 
