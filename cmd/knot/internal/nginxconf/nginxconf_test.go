@@ -151,6 +151,26 @@ func TestTimesAndSizes(t *testing.T) {
 	}
 }
 
+// TestAddressesOfAPort: where a server listens on every address of a port, another address of it is none of Knot's. A site that has only
+// that one is left out: it would be served on all.
+func TestAddressesOfAPort(t *testing.T) {
+	for text, want := range map[string]string{
+		"server { listen 80; listen 127.0.0.1:80; root /a; }":                                      `addr = ":80"` + "\n",
+		"server { listen 0.0.0.0:80; listen [::]:80; root /a; }":                                   `addr = ":80"` + "\n",
+		"server { listen 127.0.0.1:80; root /b; } server { listen 80; root /a; }":                  `addr = ":80"` + "\n",
+		"server { listen 127.0.0.1:80; root /a; } server { listen 80; return 444; }":               `addr = "127.0.0.1:80"` + "\n",
+		"server { listen 127.0.0.1:80; root /a; } server { listen 81; root /a; server_name _; }":   `[[listen]]` + "\n" + `addr = "127.0.0.1:80"` + "\n",
+		"server { listen unix:/x:80; root /a; } server { listen 80; root /a; server_name other; }": `[[listen]]` + "\n" + `addr = "unix:/x:80"` + "\n",
+	} {
+		conf := testenv.Need(Parse("f", []byte(text)))(t)
+		out, left := Translate(conf)
+		testenv.Contains(t, string(out), want, text)
+		testenv.Equal(t, strings.Contains(string(out), `"/b"`), false, "a site on one address: %s", text)
+		told := slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, "can't serve a site on one address") })
+		testenv.Equal(t, told, strings.Contains(text, "/b"), "told that there is no site of %s", text)
+	}
+}
+
 // TestManyRules: what would become more tables than Knot takes is left out, and a site with it that would be open.
 func TestManyRules(t *testing.T) {
 	const paths = "location ~ ^/(a|b)(c|d)(e|f)(g|h)(i|j)(k|l)$ "

@@ -23,7 +23,8 @@ type server struct {
 
 // An address is one that a server listens on.
 type address struct {
-	text      string // as Knot writes it
+	d         *Directive // nil: it is nginx's default
+	text      string     // as Knot writes it
 	tls       bool
 	isDefault bool
 }
@@ -84,10 +85,10 @@ func (t *translation) names(s *server, d *Directive) {
 
 func (t *translation) listen(s *server, d *Directive) {
 	t.use(d)
-	a := address{text: d.arg(0)}
+	a := address{d: d, text: d.arg(0)}
 	switch at, isUnix := strings.CutPrefix(a.text, "unix:"); {
 	case isUnix && at != "":
-	case strings.HasPrefix(a.text, "*:"), strings.HasPrefix(a.text, "[::]:"):
+	case strings.HasPrefix(a.text, "*:"), strings.HasPrefix(a.text, "[::]:"), strings.HasPrefix(a.text, "0.0.0.0:"):
 		a.text = a.text[strings.LastIndex(a.text, ":"):]
 	case isDigits(a.text):
 		a.text = ":" + a.text
@@ -135,6 +136,25 @@ func (t *translation) dropEmpty() {
 		t.use(returns[0])
 		t.use(s.own("ssl_reject_handshake")...)
 		t.top.note("hosts that no site has get 421, where %s:%d has return %s", s.d.File, s.d.Line, returns[0].arg(0))
+	}
+}
+
+// mergeAddresses takes addresses away from servers where Knot listens on every address of the same port.
+func (t *translation) mergeAddresses() {
+	for _, s := range t.servers {
+		s.addresses = slices.DeleteFunc(s.addresses, func(a address) bool {
+			every := ":" + a.text[strings.LastIndexByte(a.text, ':')+1:]
+			hasEvery := func(o *server) bool {
+				return !o.dropped && slices.ContainsFunc(o.addresses, func(b address) bool { return b.text == every })
+			}
+			if a.text == every || strings.HasPrefix(a.text, "unix:") || !slices.ContainsFunc(t.servers, hasEvery) {
+				return false
+			}
+			if !hasEvery(s) {
+				s.unsafe(a.d, "Knot listens on %s, and can't serve a site on one address of that port", every)
+			}
+			return true
+		})
 	}
 }
 

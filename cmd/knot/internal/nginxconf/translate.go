@@ -202,6 +202,7 @@ func (t *translation) http(s *level) {
 // write makes the tables of all servers.
 func (t *translation) write() {
 	t.dropEmpty()
+	t.mergeAddresses()
 	t.chooseAddresses()
 	t.certificates()
 	for _, s := range t.kept() {
