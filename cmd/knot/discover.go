@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -47,11 +48,24 @@ func discover(c *config.Proxy, p *proxy.Config, take func(key, text string, into
 		if found == nil {
 			return fixed, nil
 		}
+		for _, one := range to {
+			wrong.add(key+"to", speaks(one, c.FastCGI != nil))
+		}
 		if weights != nil {
 			wrong.add(key+"weights", errors.New("they are of addresses that stand in the list, and some of its backends are found while knot runs"))
 		}
 		finders = append(finders, found)
-		return fixed, found.Run
+		if c.FastCGI == nil {
+			return fixed, found.Run
+		}
+		return fixed, func(ctx context.Context, set func([]string, []int) error) {
+			found.Run(ctx, func(backends []string, weights []int) error {
+				for i, b := range backends {
+					backends[i] = strings.TrimPrefix(b, "http://") // which targets of a file have without a word about it
+				}
+				return set(backends, weights)
+			})
+		}
 	}
 	to, canary, mirror := groups(c)
 	p.Backends, p.Discover = find("", to, c.Weights, room(canary, canaryMost))
@@ -68,6 +82,18 @@ func discover(c *config.Proxy, p *proxy.Config, take func(key, text string, into
 		wrong.add("refresh", errors.New("want more than 0s"))
 	}
 	return finders
+}
+
+// speaks is an error if a source finds backends whose protocol is another than that of the proxy. In a file each target has its own.
+func speaks(to string, fastCGI bool) error {
+	switch named := strings.Contains(to, "://"); {
+	case !discovery.IsSource(to) || strings.HasPrefix(to, "file:"):
+	case named && fastCGI:
+		return fmt.Errorf("%q: want it without http:// or https:// for FastCGI, like dns+php:9000", to)
+	case !named && !fastCGI:
+		return fmt.Errorf("%q: want http:// or https:// behind the plus, like dns+http://api.internal:8080", to)
+	}
+	return nil
 }
 
 // nameCertificates sets the name that certificates of backends have, whose addresses have none. It is one for all groups.

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"net/http/fcgi"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,18 @@ func TestDiscovery(t *testing.T) {
 	p.reads(file, site, "was read again")
 	_, body = p.ask("h", "/")
 	testenv.Equal(t, body, "second", "the answer while the list can't be read")
+	p.end()
+}
+
+// TestDiscoveryOfFastCGI: a target of a file, which has no scheme, is one of FastCGI for a proxy that speaks it.
+func TestDiscoveryOfFastCGI(t *testing.T) {
+	ln := testenv.Listen(t)
+	go fcgi.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
+	list := filepath.Join(t.TempDir(), "php.json")
+	write(t, list, `[{"targets":["`+ln.Addr().String()+`"]}]`)
+	p := start(t, "-config", configFile(t, "[[site]]\n[[site.proxy]]\nto = ['file:%s']\nfastcgi = { root = '/none' }\n", list))
+	_, body := p.ask("h", "/x.php")
+	testenv.Equal(t, body, "hello", "the answer")
 	p.end()
 }
 
@@ -90,6 +103,8 @@ func TestDiscoveryMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`to = ["dns+http://api"]`:                                                               "proxy.1.to: \"dns+http://api\": want dns+http://NAME:PORT",
 		`to = ["srv+https://_a._tcp.b"]`:                                                        "say which name their certificates have",
+		"to = [\"dns+http://a:1\"]\nfastcgi = {root = '/srv'}":                                  "proxy.1.to: \"dns+http://a:1\": want it without http://",
+		`to = ["dns+a:1"]`:                                                                      "proxy.1.to: \"dns+a:1\": want http:// or https://",
 		"to = [\"dns+http://a:1\"]\nweights = [1]":                                              "weights: they are of addresses",
 		"to = [\"dns+http://a:1\"]\nrefresh = 'often'":                                          `"often" is not a time`,
 		"to = [\"http://a:1\"]\nrefresh = '1s'":                                                 "refresh: no backend is found",
