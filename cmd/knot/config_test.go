@@ -440,8 +440,8 @@ func TestChangedValues(t *testing.T) {
 		return all
 	}
 	before := values("addr", ":80", "user", "www", "cache", "8MB", "grace", "5s", "log", "x", "root", "a")
-	after := values("addr", ":80", "loops", "2", "cache", "9MB", "grace", "6s", "listing", "true", "max-conns", "7", "open-files", "10", "root", "b")
-	testenv.EqualSlices(t, changedValues(before, after), []string{"user", "loops"})
+	after := values("addr", ":80", "loops", "2", "cache", "9MB", "grace", "6s", "listing", "true", "max-conns", "7", "open-files", "10", "root", "b", "http3-conns", "9")
+	testenv.EqualSlices(t, changedValues(before, after), []string{"user", "loops", "http3-conns"})
 }
 
 // TestOpenFilesAreDivided among the sites, those of the default too.

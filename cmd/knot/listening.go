@@ -24,7 +24,6 @@ type listening struct {
 	secure      *tlsNow
 	served      *running
 	log         *slog.Logger
-	http3Conns  int             // most connections of HTTP/3 at an address
 	predecessor <-chan struct{} // closed when sockets of UDP may be read; nil: they may
 
 	opened chan struct{} // closed when the points of the start are open
@@ -42,7 +41,7 @@ const drainPatience = 5 * time.Second
 // serveOn has the server listen on the points, and serve what belongs to each.
 func (set *settings) serveOn(served *running, secure *tlsNow, predecessor <-chan struct{}, log *slog.Logger) {
 	server := set.server
-	l := &listening{server: server, secure: secure, served: served, log: log, http3Conns: set.http3Conns, predecessor: predecessor, opened: make(chan struct{}), ended: make(chan struct{}), points: set.points}
+	l := &listening{server: server, secure: secure, served: served, log: log, predecessor: predecessor, opened: make(chan struct{}), ended: make(chan struct{}), points: set.points}
 	l.stop = sync.OnceFunc(func() { close(l.ended) })
 	served.on.Store(l)
 	one := len(set.points) == 1 && set.points[0].Proxies == nil && !set.points[0].HTTP3 // which costs its connections nothing
@@ -55,7 +54,7 @@ func (set *settings) serveOn(served *running, secure *tlsNow, predecessor <-chan
 		}
 	}
 	server.Listeners = func() (all []net.Listener, err error) {
-		endpoints, err := l.open(set.points)
+		endpoints, err := l.open(set, set.points)
 		if err != nil {
 			for _, p := range set.points {
 				p.Close()
@@ -78,8 +77,8 @@ func (set *settings) serveOn(served *running, secure *tlsNow, predecessor <-chan
 	}
 }
 
-// open listens on points. It must be called in a task. After an error some may be open.
-func (l *listening) open(points []*addresses.Point) (all []*knot.Endpoint, err error) {
+// open listens on points of set. It must be called in a task. After an error some may be open.
+func (l *listening) open(set *settings, points []*addresses.Point) (all []*knot.Endpoint, err error) {
 	for _, p := range points {
 		listeners, err := p.Listen(l.log)
 		if err != nil && p.Optional {
@@ -93,7 +92,7 @@ func (l *listening) open(points []*addresses.Point) (all []*knot.Endpoint, err e
 		for _, ln := range listeners {
 			all = append(all, l.endpoint(p, ln))
 		}
-		quic, err := l.openQUIC(p, all[first:])
+		quic, err := l.openQUIC(set, p, all[first:])
 		if err != nil {
 			return nil, &addressError{p.Addr, p.Key, fmt.Errorf("HTTP/3: %w", err)}
 		}
@@ -257,7 +256,7 @@ func (l *listening) prepare(fresh *settings) (*relisten, error) {
 			return nil, &addressError{p.Addr, p.Key, err}
 		}
 	}
-	if ended := l.rt.Go(func() { n.endpoints, err = l.open(change.Added) }).Join(); err == nil {
+	if ended := l.rt.Go(func() { n.endpoints, err = l.open(fresh, change.Added) }).Join(); err == nil {
 		err = ended
 	}
 	if err != nil {

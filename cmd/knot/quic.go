@@ -55,8 +55,9 @@ func (set *settings) checkHTTP3() (errs []error) {
 	return errs
 }
 
-// openQUIC serves HTTP/3 at p, which listens already; nil if it is not to. What beside serves tells its clients so.
-func (l *listening) openQUIC(p *addresses.Point, beside []*knot.Endpoint) (*knot.Endpoint, error) {
+// openQUIC serves HTTP/3 at p, which listens already, with the limits of set; nil if it is not to. What beside serves tells its clients
+// so.
+func (l *listening) openQUIC(set *settings, p *addresses.Point, beside []*knot.Endpoint) (*knot.Endpoint, error) {
 	if !p.HTTP3 {
 		return nil, nil
 	}
@@ -64,9 +65,9 @@ func (l *listening) openQUIC(p *addresses.Point, beside []*knot.Endpoint) (*knot
 	if err != nil {
 		return nil, err
 	}
-	s, e := l.server, beside[0]
+	s, e := set.server, beside[0]
 	over := http3.Listen(socket, http3.Config{
-		TLS: e.TLS, MaxHead: s.MaxHead, IdleTimeout: max(s.IdleTimeout, 0), HeadTimeout: max(s.HeadTimeout, 0), MaxConns: l.http3Conns, Log: l.log, After: l.predecessor,
+		TLS: e.TLS, MaxHead: s.MaxHead, IdleTimeout: max(s.IdleTimeout, 0), HeadTimeout: max(s.HeadTimeout, 0), MaxConns: set.http3Conns, Log: l.log, After: l.predecessor,
 	})
 	p.ServeQUIC(socket, over.Drain)
 	handle := e.Handler

@@ -302,7 +302,7 @@ func TestHTTP3Waits(t *testing.T) {
 	p.end()
 }
 
-// TestHTTP3Reloads: SIGHUP begins and ends HTTP/3 at an address, whose socket of TCP stays.
+// TestHTTP3Reloads: SIGHUP begins and ends HTTP/3 at an address, whose socket of TCP stays. It begins with the limits of that time.
 func TestHTTP3Reloads(t *testing.T) {
 	addr := freePort(t)
 	on := fmt.Sprintf(quicSite(t, addr), "") + fmt.Sprintf("[[site]]\nroot = %q\n", sampleSite)
@@ -313,9 +313,11 @@ func TestHTTP3Reloads(t *testing.T) {
 	over2 := clientOf(t, "")
 	resp, _ := send(t, over2, "GET", url, nil)
 	testenv.Equal(t, resp.Header.Get("Alt-Svc"), "")
-	p.reads(file, on, "was read again")
+	p.reads(file, "max-head = 1000\nhttp3-conns = 20\n"+on, "started anew", "keys=http3-conns")
 	resp, _ = send(t, over3(t), "GET", url, nil)
 	testenv.Equal(t, resp.StatusCode, 200)
+	resp, _ = send(t, over3(t), "GET", url, nil, "X-A", strings.Repeat("b", 20_000))
+	testenv.Equal(t, resp.StatusCode, 431, "a head above the new limit")
 	p.reads(file, on+"\n[[site.header]]\nmatch = '/**'\nset = { X-Site = 'a' }\n", "was read again")
 	c := over3(t)
 	resp, _ = send(t, c, "GET", url, nil)

@@ -227,7 +227,7 @@ func (r *running) reloading(set *settings, args []string, log *slog.Logger, secu
 }
 
 // atStartOnly are flags that only the start of knot goes by: those of the runtime and the process.
-var atStartOnly = []string{"user", "loops", "poller", "dump", "quiet", "tls-tickets", "timeout-header", "urgency-header"}
+var atStartOnly = []string{"user", "loops", "poller", "dump", "quiet", "tls-tickets", "timeout-header", "urgency-header", "http3-conns"}
 
 // changedValues are the names among atStartOnly whose values differ.
 func changedValues(before, after []config.Value) (names []string) {
