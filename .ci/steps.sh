@@ -535,12 +535,14 @@ serves() {
 	curl -sS --retry 50 --retry-delay 0 --retry-connrefused --max-time 5 "$1" -o "$scratch/page" && grep -q "$2" "$scratch/page"
 }
 
-# release_package FOLDER installs the Debian package in a new Debian system, serves from there, and removes it.
+# release_package FOLDER installs the Debian package in a new Debian system, serves from there, and removes it, first
+# without systemd, then with a program systemctl that only notes what it is asked.
 release_package() {
-	local root=$scratch/root knot
+	local root=$scratch/root knot asked
 	debootstrap --variant=minbase bookworm "$root" >"$scratch/debootstrap.log" || { tail -n 5 "$scratch/debootstrap.log"; return 1; }
 	cp "$1/capriccio_0.1.0_$(go env GOARCH).deb" "$root/package.deb"
 	chroot "$root" dpkg -i /package.deb
+	[[ -L $root/etc/systemd/system/multi-user.target.wants/knot.service ]] || { echo "knot.service is not enabled where systemd does not run"; return 1; }
 	for program in knot bgdump stackplan; do says_version chroot "$root" $program; done
 	mkdir -p "$root/var/log/knot" # systemd makes it, by LogsDirectory
 	chroot "$root" knot check /etc/knot/knot.toml
@@ -553,8 +555,32 @@ release_package() {
 	grep -q 'GET / HTTP/1.1' "$root/var/log/knot/access.log"
 	chroot "$root" dpkg -r capriccio
 	[[ -e $root/etc/knot/knot.toml && ! -e $root/usr/bin/knot ]] || { echo "removing the package keeps its configuration only"; return 1; }
+
+	mkdir -p "$root/run/systemd/system"
+	cat >"$root/usr/local/bin/systemctl" <<-'end'
+		#!/bin/sh
+		echo "$@" >>/asked
+		case " $* " in
+		*" start "*) touch /active ;;
+		*" stop "*) rm -f /active ;;
+		*" is-active "*) [ -e /active ] ;;
+		*" is-enabled "*) [ ! -L /etc/systemd/system/multi-user.target.wants/knot.service ] || echo enabled ;;
+		esac
+	end
+	chmod 755 "$root/usr/local/bin/systemctl"
+	chroot "$root" dpkg -i /package.deb
+	chroot "$root" dpkg -i /package.deb
+	chroot "$root" dpkg -r capriccio
+	chroot "$root" dpkg -i /package.deb
+	asked=$(grep -owE 'start|USR1|stop' "$root/asked" | xargs)
+	[[ $asked == "start USR1 stop start" ]] || { echo "systemd is asked to $asked:"; cat "$root/asked"; return 1; }
+
+	echo key >"$root/etc/knot/own.pem"
+	mkdir -p "$root/var/lib/private/knot"
+	ln -s private/knot "$root/var/lib/knot"
 	chroot "$root" dpkg -P capriccio
-	[[ ! -e $root/etc/knot ]] || { echo "purging the package leaves /etc/knot"; return 1; }
+	(cd "$root" && find etc var -path var/lib/dpkg -prune -o '(' -name '*knot*' -o -name capriccio ')' -print) | tee "$scratch/left"
+	[[ $(<"$scratch/left") == etc/knot && $(ls "$root/etc/knot") == own.pem ]] || { echo "purging the package leaves other files than own.pem"; return 1; }
 }
 
 # release_archive FOLDER runs the programs of the archives in a root without any library, and for arm64 by QEMU where it
