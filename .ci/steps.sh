@@ -539,7 +539,7 @@ serves() {
 # without systemd, then with a program systemctl that only notes what it is asked.
 release_package() {
 	local root=$scratch/root knot asked
-	debootstrap --variant=minbase bookworm "$root" >"$scratch/debootstrap.log" || { tail -n 5 "$scratch/debootstrap.log"; return 1; }
+	debootstrap --variant=minbase --include=logrotate bookworm "$root" >"$scratch/debootstrap.log" || { tail -n 5 "$scratch/debootstrap.log"; return 1; }
 	cp "$1/capriccio_0.1.0_$(go env GOARCH).deb" "$root/package.deb"
 	chroot "$root" dpkg -i /package.deb
 	[[ -L $root/etc/systemd/system/multi-user.target.wants/knot.service ]] || { echo "knot.service is not enabled where systemd does not run"; return 1; }
@@ -572,8 +572,10 @@ release_package() {
 	chroot "$root" dpkg -i /package.deb
 	chroot "$root" dpkg -r capriccio
 	chroot "$root" dpkg -i /package.deb
-	asked=$(grep -owE 'start|USR1|stop' "$root/asked" | xargs)
-	[[ $asked == "start USR1 stop start" ]] || { echo "systemd is asked to $asked:"; cat "$root/asked"; return 1; }
+	chroot "$root" logrotate -f /etc/logrotate.d/capriccio
+	[[ -s $root/var/log/knot/access.log.1 ]] || { echo "the access log is not rotated"; return 1; }
+	asked=$(grep -owE 'start|USR1|stop|HUP' "$root/asked" | xargs)
+	[[ $asked == "start USR1 stop start HUP" ]] || { echo "systemd is asked to $asked:"; cat "$root/asked"; return 1; }
 
 	echo key >"$root/etc/knot/own.pem"
 	mkdir -p "$root/var/lib/private/knot"
