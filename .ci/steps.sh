@@ -539,9 +539,10 @@ serves() {
 # without systemd, then with a program systemctl that only notes what it is asked.
 release_package() {
 	local root=$scratch/root knot asked
-	debootstrap --variant=minbase --include=logrotate bookworm "$root" >"$scratch/debootstrap.log" || { tail -n 5 "$scratch/debootstrap.log"; return 1; }
+	debootstrap --variant=minbase --include=procps,logrotate bookworm "$root" >"$scratch/debootstrap.log" || { tail -n 5 "$scratch/debootstrap.log"; return 1; }
 	cp "$1/capriccio_0.1.0_$(go env GOARCH).deb" "$root/package.deb"
 	chroot "$root" dpkg -i /package.deb
+	[[ -x $root/bin/kill && -e $root/usr/lib/systemd/system/knot.socket ]] || { echo "knot.service needs /bin/kill and its socket"; return 1; }
 	[[ -L $root/etc/systemd/system/multi-user.target.wants/knot.service ]] || { echo "knot.service is not enabled where systemd does not run"; return 1; }
 	for program in knot bgdump stackplan; do says_version chroot "$root" $program; done
 	mkdir -p "$root/var/log/knot" # systemd makes it, by LogsDirectory
