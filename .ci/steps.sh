@@ -530,6 +530,14 @@ says_version() {
 	grep -qE " v0\.1\.0 \(commit $(git rev-parse --short=12 HEAD)\), go" "$scratch/version" || { echo "want v0.1.0 and the commit"; return 1; }
 }
 
+# names_licenses FILE reports whether a release names the licenses of what its programs contain.
+names_licenses() {
+	local one
+	for one in Go 'golang.org/x/sys@.*/LICENSE' 'github.com/prometheus/client_golang@.*/NOTICE'; do
+		grep -q "^==== $one\$" "$1" || { echo "$1 has no license of $one"; return 1; }
+	done
+}
+
 # serves URL PAGE reports whether a server answers with a page that says PAGE; it may be starting.
 serves() {
 	curl -sS --retry 50 --retry-delay 0 --retry-connrefused --max-time 5 "$1" -o "$scratch/page" && grep -q "$2" "$scratch/page"
@@ -545,6 +553,7 @@ release_package() {
 	[[ -x $root/bin/kill && -e $root/usr/lib/systemd/system/knot.socket ]] || { echo "knot.service needs /bin/kill and its socket"; return 1; }
 	[[ -L $root/etc/systemd/system/multi-user.target.wants/knot.service ]] || { echo "knot.service is not enabled where systemd does not run"; return 1; }
 	for program in knot bgdump stackplan; do says_version chroot "$root" $program; done
+	names_licenses "$root/usr/share/doc/capriccio/copyright"
 	mkdir -p "$root/var/log/knot" # systemd makes it, by LogsDirectory
 	chroot "$root" knot check /etc/knot/knot.toml
 	sed -i 's/^addr = .*/addr = "127.0.0.1:18473"/' "$root/etc/knot/knot.toml"
@@ -593,6 +602,7 @@ release_archive() {
 	mkdir "$root"
 	tar -C "$root" -xzf "$1/capriccio_0.1.0_linux_$(go env GOARCH).tar.gz" --strip-components=1
 	for program in knot bgdump stackplan; do says_version chroot "$root" /$program; done
+	names_licenses "$root/THIRD-PARTY-LICENSES"
 	chroot "$root" /knot -root / -addr 127.0.0.1:18474 -quiet &
 	serves http://127.0.0.1:18474/README.md 'Capriccio for Go'
 	kill -TERM $!
@@ -608,6 +618,7 @@ release_archive() {
 release_image() {
 	local container
 	container=$(buildah --storage-driver vfs from --pull-never "oci-archive:$1/knot_0.1.0_image_$(go env GOARCH).tar")
+	names_licenses "$(buildah --storage-driver vfs mount "$container")/THIRD-PARTY-LICENSES"
 	says_version buildah --storage-driver vfs run --isolation chroot "$container" -- /knot
 	buildah --storage-driver vfs run --isolation chroot "$container" -- /knot -root /public -addr 127.0.0.1:18475 -quiet &
 	local status=0
