@@ -506,6 +506,8 @@ finish() {
 	echo "all steps succeeded"
 }
 
+export RELEASE=0.1.0-rc.1 # a candidate, since dpkg compares its version in a way of its own
+
 # The files of a release, each installed and run in a root folder that has nothing else. Skipped, with the reason, where
 # a Debian system or an image can't be made.
 test_release() {
@@ -515,10 +517,10 @@ test_release() {
 		echo "skipped: it needs root and$missing"
 		return
 	fi
-	bash .ci/release v0.1.0 "$out"
+	bash .ci/release "v$RELEASE" "$out"
 	(cd "$out" && sha256sum --quiet -c SHA256SUMS)
-	grep -q '"bomFormat": "CycloneDX"' "$out/knot_0.1.0_linux_amd64.cdx.json"
-	grep -q 'pkg:golang/golang.org/x/sys@' "$out/knot_0.1.0_linux_amd64.cdx.json"
+	grep -q '"bomFormat": "CycloneDX"' "$out/knot_${RELEASE}_linux_amd64.cdx.json"
+	grep -q 'pkg:golang/golang.org/x/sys@' "$out/knot_${RELEASE}_linux_amd64.cdx.json"
 	release_package "$out"
 	release_archive "$out"
 	release_image "$out"
@@ -527,7 +529,7 @@ test_release() {
 # says_version COMMAND… runs a program of a release; all of them say the same version and commit.
 says_version() {
 	"$@" -version | tee "$scratch/version"
-	grep -qE " v0\.1\.0 \(commit $(git rev-parse --short=12 HEAD)\), go" "$scratch/version" || { echo "want v0.1.0 and the commit"; return 1; }
+	grep -qE " v${RELEASE//./\\.} \(commit $(git rev-parse --short=12 HEAD)\), go" "$scratch/version" || { echo "want v$RELEASE and the commit"; return 1; }
 }
 
 # names_licenses FILE reports whether a release names the licenses of what its programs contain.
@@ -548,7 +550,8 @@ serves() {
 release_package() {
 	local root=$scratch/root knot asked
 	debootstrap --variant=minbase --include=procps,logrotate bookworm "$root" >"$scratch/debootstrap.log" || { tail -n 5 "$scratch/debootstrap.log"; return 1; }
-	cp "$1/capriccio_0.1.0_$(go env GOARCH).deb" "$root/package.deb"
+	cp "$1/capriccio_${RELEASE}_$(go env GOARCH).deb" "$root/package.deb"
+	dpkg --compare-versions "$(dpkg-deb -f "$root/package.deb" Version)" lt "${RELEASE%-*}" || { echo "a candidate is newer than its release"; return 1; }
 	chroot "$root" dpkg -i /package.deb
 	[[ -x $root/bin/kill && -e $root/usr/lib/systemd/system/knot.socket ]] || { echo "knot.service needs /bin/kill and its socket"; return 1; }
 	[[ -L $root/etc/systemd/system/multi-user.target.wants/knot.service ]] || { echo "knot.service is not enabled where systemd does not run"; return 1; }
@@ -600,7 +603,7 @@ release_package() {
 release_archive() {
 	local root=$scratch/bare
 	mkdir "$root"
-	tar -C "$root" -xzf "$1/capriccio_0.1.0_linux_$(go env GOARCH).tar.gz" --strip-components=1
+	tar -C "$root" -xzf "$1/capriccio_${RELEASE}_linux_$(go env GOARCH).tar.gz" --strip-components=1
 	for program in knot bgdump stackplan; do says_version chroot "$root" /$program; done
 	names_licenses "$root/THIRD-PARTY-LICENSES"
 	chroot "$root" /knot -root / -addr 127.0.0.1:18474 -quiet &
@@ -609,7 +612,7 @@ release_archive() {
 	wait $!
 	if command -v qemu-aarch64-static >/dev/null; then
 		mkdir "$root/arm64"
-		tar -C "$root/arm64" -xzf "$1/capriccio_0.1.0_linux_arm64.tar.gz" --strip-components=1
+		tar -C "$root/arm64" -xzf "$1/capriccio_${RELEASE}_linux_arm64.tar.gz" --strip-components=1
 		says_version qemu-aarch64-static "$root/arm64/bgdump"
 	fi
 }
@@ -617,7 +620,7 @@ release_archive() {
 # release_image FOLDER runs the image as its user, with its own command.
 release_image() {
 	local container
-	container=$(buildah --storage-driver vfs from --pull-never "oci-archive:$1/knot_0.1.0_image_$(go env GOARCH).tar")
+	container=$(buildah --storage-driver vfs from --pull-never "oci-archive:$1/knot_${RELEASE}_image_$(go env GOARCH).tar")
 	names_licenses "$(buildah --storage-driver vfs mount "$container")/THIRD-PARTY-LICENSES"
 	says_version buildah --storage-driver vfs run --isolation chroot "$container" -- /knot
 	buildah --storage-driver vfs run --isolation chroot "$container" -- /knot -root /public -addr 127.0.0.1:18475 -quiet &
