@@ -517,7 +517,7 @@ test_release() {
 		echo "skipped: it needs root and$missing"
 		return
 	fi
-	bash .ci/release "v$RELEASE" "$out"
+	(umask 077 && bash .ci/release "v$RELEASE" "$out")
 	(cd "$out" && sha256sum --quiet -c SHA256SUMS)
 	grep -q '"bomFormat": "CycloneDX"' "$out/knot_${RELEASE}_linux_amd64.cdx.json"
 	grep -q 'pkg:golang/golang.org/x/sys@' "$out/knot_${RELEASE}_linux_amd64.cdx.json"
@@ -603,6 +603,8 @@ release_package() {
 release_archive() {
 	local root=$scratch/bare
 	mkdir "$root"
+	tar -tvzf "$1/capriccio_${RELEASE}_linux_$(go env GOARCH).tar.gz" >"$scratch/modes"
+	! grep -vE '^(-r.-r--r--|[-d]r.xr-xr-x) ' "$scratch/modes" || { echo "others can't read these files"; return 1; }
 	tar -C "$root" -xzf "$1/capriccio_${RELEASE}_linux_$(go env GOARCH).tar.gz" --strip-components=1
 	for program in knot bgdump stackplan; do says_version chroot "$root" /$program; done
 	names_licenses "$root/THIRD-PARTY-LICENSES"
