@@ -619,18 +619,28 @@ release_archive() {
 	fi
 }
 
-# release_image FOLDER runs the image as its user, with its own command.
+# release_image FOLDER runs the image as its user, with its own command, at other ports.
 release_image() {
-	local container
+	local container process status=0
+	local -a command
 	[[ -e $1/knot_${RELEASE}_image_$(go env GOARCH).tar ]] || { echo "skipped: no image was made"; return 0; }
 	container=$(buildah --storage-driver vfs from --pull-never "oci-archive:$1/knot_${RELEASE}_image_$(go env GOARCH).tar")
 	names_licenses "$(buildah --storage-driver vfs mount "$container")/THIRD-PARTY-LICENSES"
-	says_version buildah --storage-driver vfs run --isolation chroot "$container" -- /knot
-	buildah --storage-driver vfs run --isolation chroot "$container" -- /knot -root /public -addr 127.0.0.1:18475 -quiet &
-	local status=0
-	serves http://127.0.0.1:18475/ 'Knot is running' || status=1
-	pkill -TERM -f '^/knot -root /public -addr 127.0.0.1:18475' || status=1
+	buildah --storage-driver vfs inspect --format '{{range .OCIv1.Config.Entrypoint}}{{println .}}{{end}}{{range .OCIv1.Config.Cmd}}{{println .}}{{end}}' "$container" >"$scratch/command"
+	mapfile -t command <"$scratch/command"
+	command=("${command[@]/#:8080/127.0.0.1:18475}")
+	command=("${command[@]/#0.0.0.0:9090/127.0.0.1:18476}")
+	says_version buildah --storage-driver vfs run --isolation chroot "$container" -- "${command[0]}"
+	buildah --storage-driver vfs run --isolation chroot "$container" -- "${command[@]}" >"$scratch/image.log" &
+	process=$!
+	serves http://127.0.0.1:18475/ 'from <code>/public</code>' || status=1
+	serves http://127.0.0.1:18476/readyz '' || status=1
+	# buildah starts Knot by processes of its own.
+	while [[ $(<"/proc/$process/comm") != knot ]]; do process=$(pgrep -P "$process"); done
+	kill -TERM "$process"
 	wait $! || status=1
+	cat "$scratch/image.log"
+	grep -q '"status":200' "$scratch/image.log" || status=1
 	buildah --storage-driver vfs rm "$container" >/dev/null
 	return $status
 }
