@@ -84,7 +84,7 @@ func (f *liveFleet) Sum(ctx context.Context) (*bgraph.Snapshot, error) {
 	return s, nil
 }
 
-// members are the sources of the command line and those that the lists have now.
+// members are the sources of the command line and the targets that the lists have now.
 func (f *liveFleet) members() []*member {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -118,7 +118,7 @@ var benchmarkLine = regexp.MustCompile(`(?m)^\s*Benchmark`)
 
 // find asks which package it is.
 func (r *testRun) find(ctx context.Context) (p goPackage, err error) {
-	var list bytes.Buffer // and not what go downloads, of which it tells on its standard error
+	var list bytes.Buffer // standard output alone: go names its downloads on standard error
 	out, err := runProgram(ctx, &list, "", "go", "list", "-find", "-f", "{{.ImportPath}}\t{{.Dir}}", "--", r.pkg)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):

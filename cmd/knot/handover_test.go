@@ -180,7 +180,7 @@ func TestUnixSocketOfAFailedHandOver(t *testing.T) {
 	write(t, file, listen+"[[listen]]\naddr = '"+testenv.Listen(t).Addr().String()+"'\n"+site)
 	p.signal(t, syscall.SIGUSR1)
 	p.logs(t, "could not be handed over")
-	testenv.Equal(t, refused("unix", path), false, "nobody answers")
+	testenv.Equal(t, refused("unix", path), false, "the socket is refused: no process listens")
 	p.signal(t, syscall.SIGTERM)
 	testenv.Check(t, p.Wait())
 	testenv.ErrorIs(t, testenv.Err(os.Lstat(path)), fs.ErrNotExist, "the socket")

@@ -25,7 +25,7 @@ type running struct {
 
 	mu     sync.Mutex
 	sites  map[string]*site.Switch // by the addresses of the points, see at; guarded by mu
-	before []*built                // those that may have something under way; guarded by mu
+	before []*built                // earlier configurations whose requests may be under way; guarded by mu
 	logs   map[string]*logFile     // access logs of sites, by name; guarded by mu
 	again  bool                    // a reload was asked for before the first load; guarded by mu
 

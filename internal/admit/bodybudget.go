@@ -125,10 +125,11 @@ func (in *BodyBudget) End(b *Body) {
 func (in *BodyBudget) Tick(now time.Duration, limit, live float64, fresh bool) (held, collect bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	pause := standstill(in.now, now)
-	for _, a := range in.asked {
-		if a.heldSince > 0 {
-			a.heldSince = min(a.heldSince+pause, now)
+	if pause := standstill(in.now, now); pause > 0 {
+		for _, a := range in.asked {
+			if a.heldSince > 0 {
+				a.heldSince = min(a.heldSince+pause, now)
+			}
 		}
 	}
 	in.now, in.limit = now, limit

@@ -215,13 +215,15 @@ func TestCanary(t *testing.T) {
 		}
 		testenv.True(t, used["1"] && used["2"] && len(used) == 2, "%s: %v", line, used)
 	}
-	// With nobody well there the requests go to the first group; the other way round they don't.
-	f.p.all()[1].sick.Store(true)
-	f.p.all()[2].sick.Store(true)
-	for _, f.p.PanicThreshold = range []float64{0, 0.5} {
+	// While no canary is well its requests go to the first group; those of the first group do not go to the canaries.
+	for _, c.PanicThreshold = range []float64{0, 0.5} {
+		f = serve(t, c, 1)
+		f.p.all()[1].sick.Store(true)
+		f.p.all()[2].sick.Store(true)
 		body, _ := f.asks("/", "X-Canary: yes")
-		testenv.Equal(t, body, "0", "while the canaries are out, with a threshold of %v", f.p.PanicThreshold)
+		testenv.Equal(t, body, "0", "while the canaries are out, with a threshold of %v", c.PanicThreshold)
 	}
+	c.PanicThreshold = 0
 	c.Canary = &Canary{Backends: backends[1:], Header: "X-Canary"}
 	f = serve(t, c, 1)
 	f.p.all()[0].sick.Store(true)

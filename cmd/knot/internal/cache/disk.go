@@ -169,7 +169,7 @@ func (f *files) remove(names []string) {
 	})
 }
 
-// start takes up the files that there are, in the background, and those that there are after abandonedAfter.
+// start scans the folder in the background, and once more after abandonedAfter: each scan takes up the files that it finds.
 func (f *files) start() error {
 	if err := os.MkdirAll(f.folder, 0o700); err != nil {
 		return err

@@ -56,7 +56,7 @@ func (n *names) find(ctx context.Context) (list []backend, ttl time.Duration, er
 	return list, r.ttl, nil
 }
 
-// host are the addresses of a host; with an error, those that questions which failed had before.
+// host are the addresses of a host. With an error they are the last answers to the questions that have failed now.
 func (n *names) host(ctx context.Context, r *resolver, name, port string, weight int) (list []backend, err error) {
 	found, err := r.search(ctx, name, dns.TypeA, dns.TypeAAAA)
 	for _, rr := range found {

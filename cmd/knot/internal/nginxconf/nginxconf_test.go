@@ -185,7 +185,8 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// TestManyTables: of a kind Knot takes only so many for a site. A site is left out that needs more.
+// TestManyTables: Knot takes a limited number of tables of each kind for a site. The import leaves out further tables, or the whole
+// site if the tables protect it.
 func TestManyTables(t *testing.T) {
 	for _, c := range []struct {
 		rule, table string

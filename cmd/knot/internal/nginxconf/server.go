@@ -14,7 +14,7 @@ type server struct {
 	addresses []address
 	locations []*location // in the order in which nginx looks at them
 	named     map[string]*location
-	lost      []*Directive // locations that pass requests on, of which no location is made
+	lost      []*Directive // the locations with a backend that the import could not translate
 	toHTTPS   bool         // it only sends clients to HTTPS
 	dropped   bool         // no site is made of it
 	unsound   *Directive   // without which more would be open than in nginx; nil: there is none

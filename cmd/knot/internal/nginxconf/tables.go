@@ -16,7 +16,8 @@ type tables struct {
 	redirects, rewrites, bodies, limits, access, passwords, headers, backend, proxies []table
 }
 
-// bound leaves tables out beyond those that Knot takes for a site, and says which; "": none. A site is unsafe without some.
+// bound drops the tables beyond the number that Knot takes for a site, and returns a text that names them; "": there are none.
+// If they are of a kind that protects the site, or decides where its requests go, the whole site is unsafe.
 func (out *tables) bound(s *server) (over string) {
 	for _, k := range []struct {
 		all    *[]table
