@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/knot/internal/h2"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 )
 
@@ -149,6 +150,22 @@ func TestWhichConnectionMakesRoom(t *testing.T) {
 	if s.conns.cursor == c {
 		t.Error("a connection that is gone is looked at")
 	}
+}
+
+// TestSlowClientsMakeNoRoom: a connection of HTTP/2 whose last response is still being written makes no room until its
+// client has taken nothing for long.
+func TestSlowClientsMakeNoRoom(t *testing.T) {
+	s := limited(&Server{}, func(l *settings) { l.rest = 0 })
+	near, far := net.Pipe()
+	defer near.Close()
+	c := &conn{srv: s, nc: far}
+	c.h2 = &http2Conn{c: c, Conn: h2.NewConn(h2.Setting{NC: far, Limits: &s.settings().h2, Clock: &s.clock})} // it has SETTINGS to write
+	c.state.Store(connIdle)
+	c.since.Store(s.clock.Now())
+	s.conns.enter(c, 0, nil)
+	testenv.Equal(t, s.makeRoom(), false, "makes room")
+	s.settings().stall = 0
+	testenv.Equal(t, s.makeRoom(), true, "makes room after a while")
 }
 
 // TestClientsThatVanish resets connections at every point of a request and of its response: no failure of the server.

@@ -53,12 +53,18 @@ const (
 
 // makeRoom closes a connection that has waited for a request for a while. It reports whether it did.
 func (s *Server) makeRoom() bool {
+	stalled := s.clock.Now() - int64(s.settings().stall)
 	for _, c := range s.resting() {
+		s.conns.mu.Lock()
+		h := c.h2
+		s.conns.mu.Unlock()
+		if h != nil && h.Unwritten() && c.since.Load() > stalled {
+			continue // a client that is only slow still gets its response
+		}
 		was := c.state.Load()
 		if was <= connIdle && !unread(c.nc) && c.state.CompareAndSwap(was, connClosed) {
 			s.conns.mu.Lock()
 			s.conns.evicted++
-			h := c.h2
 			s.conns.mu.Unlock()
 			if h != nil {
 				h.Expel()

@@ -217,6 +217,13 @@ func (h *Conn) Requests() (n int, ended bool) {
 	return h.handlers, h.ended
 }
 
+// Unwritten reports whether something is still being written, such as the end of the last response to a slow client.
+func (h *Conn) Unwritten() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.writing || len(h.out) > 0
+}
+
 // EachWriter calls fn for the requests that wait to send. fn must not wait.
 func (h *Conn) EachWriter(fn func(Request)) {
 	h.mu.Lock()

@@ -126,6 +126,26 @@ func TestRefusedForRoom(t *testing.T) {
 	}
 }
 
+// TestUnwritten: a response counts as unwritten while another task writes it, though its handler has returned.
+func TestUnwritten(t *testing.T) {
+	var during func()
+	h := silent(func() { during() }, defaultHead)
+	h.last = 1
+	h.head.reset(1, true, h.Limits.Head)
+	testenv.Must(t, h.fragment(encode(), true))
+	st := h.streams[1]
+	st.Begin()
+	during = func() {
+		during = func() {}
+		st.End()
+		testenv.Equal(t, h.Unwritten(), true, "during the write")
+	}
+	h.mu.Lock()
+	h.kick()
+	h.mu.Unlock()
+	testenv.Equal(t, h.Unwritten(), false, "after the write")
+}
+
 // TestReaderAFrameBehind: a reader that is always a frame behind what comes does not have all of the body kept.
 func TestReaderAFrameBehind(t *testing.T) {
 	h := silent(nil, defaultHead)
