@@ -16,7 +16,7 @@ import (
 // each moment of the task is counted once.
 //
 // Goroutines leave a trail for that while tasks or requests are open: pieces that each know the one before and, if
-// it is a wait, the trail of what ended it. They lie in a ring, so that what is too long ago is forgotten.
+// it is a wait, the trail of what ended it. They lie in a ring of blocks, so that what is too long ago is forgotten.
 
 // A piece is a part of the time of a goroutine.
 type piece struct {
@@ -39,21 +39,29 @@ const (
 // Limits of paths.
 const (
 	maxPieces  = 1 << 18 // that are remembered
+	blockSize  = 1 << 12 // pieces that memory is taken for at a time
 	deepestWay = 64      // wakers of wakers
 	longestWay = 1 << 14 // pieces of one task
 )
 
 type trails struct {
-	ring []piece
+	ring [maxPieces / blockSize]*[blockSize]piece
 	next uint64 // number of the next piece, from 1
 }
 
-func (t *trails) add(p piece) uint64 {
-	if t.next++; t.next <= maxPieces {
-		t.ring = append(t.ring, p)
-	} else {
-		t.ring[(t.next-1)%maxPieces] = p
+// at is where the piece of that number lies.
+func (t *trails) at(number uint64) *piece {
+	i := (number - 1) % maxPieces
+	block := &t.ring[i/blockSize]
+	if *block == nil {
+		*block = new([blockSize]piece)
 	}
+	return &(*block)[i%blockSize]
+}
+
+func (t *trails) add(p piece) uint64 {
+	t.next++
+	*t.at(t.next) = p
 	return t.next
 }
 
@@ -62,7 +70,7 @@ func (t *trails) get(number uint64) *piece {
 	if number == 0 || t.next >= number+maxPieces {
 		return nil
 	}
-	return &t.ring[(number-1)%maxPieces]
+	return t.at(number)
 }
 
 // trail adds to the trail of g what it did up to a time; via is the trail of the goroutine that ended it, by the place where it
