@@ -58,6 +58,17 @@ func (l *location) pass() *Directive {
 	return nil
 }
 
+// diverts is the directive of a block by which requests get neither the file at their path nor a backend: a try_files
+// without that file; nil: there is none.
+func diverts(block []*Directive) *Directive {
+	for _, d := range block {
+		if d.Name == "try_files" && !slices.Contains(d.Args, "$uri") && !slices.Contains(d.Args, "$fastcgi_script_name") {
+			return d
+		}
+	}
+	return nil
+}
+
 // untranslated are those protecting directives that no table is made of.
 var untranslated = []string{"auth_request", "auth_jwt", "ssl_verify_client", "limit_except", "secure_link"}
 
@@ -143,7 +154,7 @@ func (t *translation) locate(s *server, in *level) {
 			if inner := protects(d.Block, protecting); inner != nil {
 				s.unsafe(d, "%v, and it has %s", l.err, inner)
 			}
-			if protects(d.Block, passing) != nil {
+			if protects(d.Block, passing) != nil || diverts(d.Block) != nil {
 				s.lost = append(s.lost, d)
 			}
 			continue

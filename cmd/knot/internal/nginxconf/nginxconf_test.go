@@ -230,6 +230,9 @@ func TestProtectedLocations(t *testing.T) {
 		"root /srv; location / { uwsgi_pass unix:/a; }":                                              false,
 		"root /srv; location / { try_files /off.html @a; } location @a { uwsgi_pass a; }":            false,
 		"root /srv; location / { try_files $uri @a; } location @a { uwsgi_pass a; }":                 true,
+		"root /srv; location / { try_files /x/$host.html =404; }":                                    false,
+		"root /srv; location ~ ^/(?!static) { try_files /off.html =404; }":                           false,
+		"root /srv; location ~ ^/(?!static) { try_files $uri =404; }":                                true,
 		"root /srv; location / { proxy_pass http://$a; }":                                            false,
 		"root /srv; location ~ ^/(?!static) { proxy_pass http://a; }":                                false,
 		"root /srv; location ~ ^/(?!s) { proxy_pass http://a; } location / { proxy_pass http://b; }": true,
@@ -251,6 +254,20 @@ func TestLostBackends(t *testing.T) {
 		out, _ := Translate(conf)
 		testenv.Contains(t, string(out), "match = \"/z/**\"\naction = \"deny\"\nstatus = 404\n\n[[site.access]]\nmatch = \"/z/**\"\naction = \"allow\"\n", "%s", pass)
 		testenv.Contains(t, string(out), "[[site.proxy]]\nexcept = [\"/z/**\"]\nto = [\"http://a:80\"]\n", "%s", pass)
+	}
+}
+
+// TestTryOtherFiles: where nginx serves only certain files, Knot does not serve those at the paths.
+func TestTryOtherFiles(t *testing.T) {
+	const refusal = "match = \"/z/**\"\naction = \"deny\"\nstatus = 404\n"
+	for try, want := range map[string]bool{
+		"try_files /off.html =404;": true, "try_files /none @a;": true, "try_files /$host$uri =404;": true,
+		"try_files $uri /off.html;": false, "try_files $uri $uri/ =404;": false,
+		"try_files /none @a; proxy_pass http://a;": false,
+	} {
+		conf := testenv.Need(Parse("f", []byte("server { root /srv; location /z/ { "+try+" } location @a { proxy_pass http://a; } }")))(t)
+		out, _ := Translate(conf)
+		testenv.Equal(t, strings.Contains(string(out), refusal), want, "%s refuses", try)
 	}
 }
 

@@ -95,7 +95,8 @@ func (t *translation) passed(l *location) bool {
 	return d != nil && t.done[d]
 }
 
-// refuseLost refuses paths whose requests nginx passes on and Knot can't, as they would be served as files of the root.
+// refuseLost refuses paths whose requests nginx passes on, or answers with a certain file, and Knot can't, as they would be
+// served as files of the root.
 func (t *translation) refuseLost(s *server, root string, out *tables) {
 	if root == "" {
 		return
@@ -104,6 +105,8 @@ func (t *translation) refuseLost(s *server, root string, out *tables) {
 	var refusals []table
 	for _, l := range s.locations {
 		switch {
+		case l.pass() == nil && l != s.home() && diverts(l.block) != nil:
+			refusals = append(refusals, denials(l.patterns, "404", "nginx serves other files for these paths, by try_files")...)
 		case l.pass() == nil || t.passed(l):
 		case l == s.home():
 			s.unsafe(l.pass(), why)
@@ -221,7 +224,7 @@ func (t *translation) try(s *server, home *location, all []*location, root strin
 		}
 		entries, why := s.entries(d[0])
 		if why != "" {
-			if !slices.Contains(d[0].Args, "$uri") && strings.Contains(d[0].String(), " @") {
+			if diverts(d) != nil {
 				s.unsafe(d[0], "%s, and files would be served in its place", why)
 			}
 			t.leave(d[0], "%s", why)
