@@ -261,6 +261,8 @@ func TestCheckCommand(t *testing.T) {
 		{"addr = ':80'\n[[listen]]\naddr = ':81'\n" + site, "-addr is for a server of one address", exitFailed},
 		{"redirect-http = ':80'\n" + site, "redirect-http: there is no HTTPS to send clients to", exitFailed},
 		{"addr = ':443'\nacme = 'a.test'\nacme-cache = '/none/x'\nredirect-http = [':443', '81']\n" + site, ":4: -redirect-http: :443 is listened on already: -addr = \":443\"\nDid you mean -redirect-http :81?", exitFailed},
+		{"addr = ':80'\nadmin = ':80'\n" + site, "-admin: 127.0.0.1:80 can't be listened on beside -addr = \":80\"", exitFailed},
+		{"admin = '[::1]:9'\n[[listen]]\naddr = '[::1]:9'\n" + site, "-admin: [::1]:9 is listened on already: listen.1.addr", exitFailed},
 		{"acme = 'a.test'\nacme-cache = '/none/x'\nredirect-http = ':80'\n[[listen]]\naddr = ':443'\n[[listen]]\naddr = '127.0.0.1:80'\ntls = false\n" + site, ":3: -redirect-http: :80 can't be listened on beside listen.2.addr = \"127.0.0.1:80\"", exitFailed},
 		{site + "[[site.redirect]]\npath = '/a'\nto = '//evil.test'\n[[site.redirect]]\npath = '/b'\nto = '/b'\nstatus = 200", "redirect.1.to: \"//evil.test\" is the name of another host\nredirect.2.status: 200; want 301 or 308", exitFailed},
 		{site + "[[site.rewrite]]\npath = '/a'\nto = 'https://x.test/'", ":5: site 1: rewrite.1.to: \"https://x.test/\"; want a path of this site", exitFailed},

@@ -38,7 +38,7 @@ func (set *settings) placePoints() (errs []error) {
 		set.points = []*addresses.Point{{Addr: set.server.Addr, Key: "-addr", TLS: set.tls.isOn(), TakesAll: true}}
 		set.points[0].HTTP3 = set.http3
 	}
-	return slices.Concat(errs, set.checkHTTP3(), set.checkNames(), set.placeRedirects())
+	return slices.Concat(errs, set.checkHTTP3(), set.checkNames(), set.placeRedirects(), set.checkAdmin())
 }
 
 // pointOf is the point of the table with that index, and what is wrong with it.
@@ -142,6 +142,16 @@ func (set *settings) placeRedirects() (errs []error) {
 		}
 		if !taken {
 			set.points = append(set.points, &addresses.Point{Addr: addr, Key: redirectFlag, Redirects: true, Optional: byDefault})
+		}
+	}
+	return errs
+}
+
+// checkAdmin reports an admin address that can't be listened on beside the points.
+func (set *settings) checkAdmin() (errs []error) {
+	for _, p := range set.points {
+		if err := beside(p, fullAdmin(set.admin)); err != nil && set.admin != "" && !p.Optional {
+			errs = append(errs, fmt.Errorf("%s: %w", adminFlag, err))
 		}
 	}
 	return errs
