@@ -80,7 +80,7 @@ func (fileClosed) Is(target error) bool {
 	return target == fs.ErrClosed || target == net.ErrClosed
 }
 
-// A contextError is the end of the context of the task that waited.
+// A contextError is the end of the context of the task that waited. Another attempt meets it again.
 type contextError struct{ err error }
 
 // inContext stays out of the stack frame of functions that wait.
@@ -91,4 +91,4 @@ func inContext(err error) error { return &contextError{err} }
 func (e *contextError) Error() string   { return "wait abandoned: " + e.err.Error() }
 func (e *contextError) Unwrap() error   { return e.err }
 func (e *contextError) Timeout() bool   { return errors.Is(e.err, context.DeadlineExceeded) }
-func (e *contextError) Temporary() bool { return e.Timeout() }
+func (e *contextError) Temporary() bool { return false }

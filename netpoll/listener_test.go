@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -254,6 +255,25 @@ func TestServeEndsWithContext(t *testing.T) {
 		must(t, server.Join())
 		testenv.ErrorIs(t, served, context.Canceled, "Serve")
 		dial(t, ln.Addr()) // the listener itself is still open
+	})
+}
+
+// Of an Accept that failed because the time of its task is over, http.Server would try the next if it said to be temporary.
+func TestHTTPServerEndsWithTheDeadlineOfItsTask(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		ln := listen(t, "tcp")
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		server := need(rt.Spawn(engine.Options{Context: ctx}, func() {
+			_, err := ln.Accept()
+			var failed net.Error
+			if !errors.As(err, &failed) || !failed.Timeout() || failed.Temporary() {
+				t.Errorf("Accept: %v; want a timeout that is not temporary", err)
+				return
+			}
+			testenv.ErrorIs(t, new(http.Server).Serve(ln), context.DeadlineExceeded, "Serve")
+		}))(t)
+		must(t, server.Join())
 	})
 }
 
