@@ -60,13 +60,26 @@ func TestHTTP2Trailers(t *testing.T) {
 			w.WriteHeader(http.StatusEarlyHints)
 			io.Copy(io.Discard, r.Body)
 			w.Header().Set("Trailer", "X-Sum")
-			io.WriteString(w, "body")
+			if length := r.Header.Get("X-Length"); length != "" {
+				w.Header().Set("Content-Length", length)
+			}
+			io.WriteString(w, r.Header.Get("X-Body"))
 			w.Header().Set("X-Sum", r.Trailer.Get("X-Asked"))
 			w.Header().Set(http.TrailerPrefix+"X-More", "more")
 		}))
 	}, func(t *testing.T, sv *served, client *http.Client, url string) {
-		for _, sent := range []io.Reader{bytes.NewReader(make([]byte, 100)), io.MultiReader(bytes.NewReader(make([]byte, 100)))} { // of a length that is known, or not
-			r, _ := http.NewRequest("POST", url, sent)
+		for _, c := range []struct {
+			sent                 io.Reader
+			length, answer, want string
+		}{
+			{bytes.NewReader(make([]byte, 100)), "", "body", "200body<nil>summore103</a>"},
+			{io.MultiReader(bytes.NewReader(make([]byte, 100))), "", "body", "200body<nil>summore103</a>"}, // of a length that is not known
+			{bytes.NewReader(make([]byte, 100)), "4", "body", "200body<nil>summore103</a>"},
+			{bytes.NewReader(make([]byte, 100)), "0", "", "200<nil>summore103</a>"},
+			{bytes.NewReader(make([]byte, 100)), "5", "body", "cut off"},
+		} {
+			r, _ := http.NewRequest("POST", url, c.sent)
+			r.Header = http.Header{"X-Length": {c.length}, "X-Body": {c.answer}}
 			r.Trailer = http.Header{"X-Asked": {"sum"}}
 			early := ""
 			r = r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
@@ -76,8 +89,8 @@ func TestHTTP2Trailers(t *testing.T) {
 			resp := testenv.Need(client.Do(r))(t)
 			defer resp.Body.Close()
 			body, err := io.ReadAll(resp.Body)
-			if got := fmt.Sprint(resp.StatusCode, string(body), err, resp.Trailer.Get("X-Sum"), resp.Trailer.Get("X-More"), early); got != "200body<nil>summore103</a>" {
-				t.Errorf("of length %d: %s", r.ContentLength, got)
+			if got := fmt.Sprint(resp.StatusCode, string(body), err, resp.Trailer.Get("X-Sum"), resp.Trailer.Get("X-More"), early); got != c.want && (err == nil || c.want != "cut off") {
+				t.Errorf("to a request of length %d, a response of length %q: %s, want %s", r.ContentLength, c.length, got, c.want)
 			}
 		}
 	})

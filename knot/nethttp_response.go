@@ -166,6 +166,9 @@ func (e *exchange) addTrailers(x *Ctx) error {
 	if !trailer && !e.unsized {
 		return nil
 	}
+	if x.c.stream != nil && r.length == r.written { // an empty body, if the response is open
+		r.length = -1
+	}
 	if r.phase == respOpen && r.length < 0 && (x.head.Minor > 0 || e.unsized) && x.head.Method != h1.MethodHead && !h1.Bodyless(r.status) {
 		if err := x.startStream(); err != nil { // only chunks have a trailer
 			return err
@@ -173,4 +176,10 @@ func (e *exchange) addTrailers(x *Ctx) error {
 	}
 	r.trailer = lines
 	return nil
+}
+
+// announcesTrailer reports whether a trailer follows the body though its length is declared. HTTP/1 has none then; over HTTP/2 and
+// HTTP/3 the body is sent in chunks, without its Content-Length.
+func (x *Ctx) announcesTrailer() bool {
+	return x.c.stream != nil && x.adapted != nil && len(x.adapted.announced) > 0
 }

@@ -307,7 +307,7 @@ func (x *Ctx) startStream() error {
 		r.phase = respUntilClose
 	case r.length >= 0 && r.length < int64(len(r.held)):
 		return ErrTooLong
-	case r.length >= 0:
+	case r.length >= 0 && !x.announcesTrailer():
 		r.phase = respFixed
 	case x.head.Minor > 0:
 		r.phase = respChunked
@@ -372,11 +372,11 @@ func (x *Ctx) commit(length int64) {
 	case h1.Bodyless(r.status):
 	case x.opensTunnel():
 		x.closing = x.closing || length != 0 // the client could not tell where the tunnel ends
+	case r.phase == respChunked:
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	case length >= 0:
 		out = append(out, "Content-Length: "...)
 		out = append(strconv.AppendInt(out, length, 10), "\r\n"...)
-	case r.phase == respChunked:
-		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
 	x.out = append(out, "\r\n"...)
 }
@@ -468,6 +468,9 @@ func (x *Ctx) complete() error {
 		}
 		if r.coding != nil {
 			return x.finishCoded()
+		}
+		if r.written < r.length {
+			return ErrTooShort
 		}
 		x.endChunks()
 	}
