@@ -1,7 +1,6 @@
 package compress
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -223,7 +222,8 @@ func lists(x *knot.Ctx, tag string) (found bool) {
 		return false
 	}
 	x.EachHeader(func(name, value []byte) bool {
-		found = found || h1.TextIs(name, "if-none-match") && bytes.Contains(value, h1.Bytes(tag)) // a tag has no quotes in it
+		// A tag may have commas in it, but no blanks.
+		found = found || h1.TextIs(name, "if-none-match") && strings.Contains(","+strings.ReplaceAll(string(value), " ", "")+",", ","+tag+",")
 		return !found
 	})
 	return found

@@ -282,6 +282,7 @@ func TestWhich(t *testing.T) {
 		"tag kept":         {h: answer(200, js, short, "ETag", `"a"`), ask: []string{"Accept-Encoding", "deflate"}, tag: `"a"`},
 		"tag is known":     {h: answer(200, js, short, "ETag", `"a,b"`), ask: []string{"Accept-Encoding", "br", "If-None-Match", `"x", W/"a,b"`}, tag: `W/"a,b"`, status: 304, content: none},
 		"tag is not known": {h: answer(200, js, short, "ETag", `"a"`), ask: []string{"Accept-Encoding", "br", "If-None-Match", `W/"b"`}, tag: `W/"a"`, coding: "br"},
+		"tag is a part":    {h: answer(200, js, short, "ETag", `10`), ask: []string{"Accept-Encoding", "br", "If-None-Match", `W/"10", W/105, AW/10`}, tag: `W/10`, coding: "br"},
 		"unchanged":        {h: answer(304, "", "", "ETag", `"a"`), ask: []string{"If-None-Match", `W/"a"`}, tag: `W/"a"`, status: 304, content: none},
 		"unchanged, plain": {h: answer(304, "", "", "ETag", `"a"`), ask: []string{"If-None-Match", `"a"`}, tag: `"a"`, status: 304, content: none},
 		"nothing":          {h: answer(204, "", ""), vary: none, status: 204, content: none},
