@@ -57,7 +57,7 @@ func ReadFile(path string) (*Graph, error) { return of(data.ReadFile(path)) }
 // Diff returns what happened between two graphs of the same run of a program, such as two that capriccio.Snapshot returned. Graphs of
 // two runs, a graph that is a difference itself, and an after that is older than before are errors.
 func Diff(before, after *Graph) (*Graph, error) {
-	return of(data.Diff(before.snapshot, after.snapshot))
+	return of(data.Diff(before.data(), after.data()))
 }
 
 // Merge adds up the graphs of several processes. Nodes with the same Key become one. No graph, and two graphs of the same run
@@ -65,13 +65,21 @@ func Diff(before, after *Graph) (*Graph, error) {
 func Merge(all ...*Graph) (*Graph, error) {
 	snapshots := make([]*data.Snapshot, len(all))
 	for i, g := range all {
-		snapshots[i] = g.snapshot
+		snapshots[i] = g.data()
 	}
 	return of(data.Merge(snapshots...))
 }
 
 // Encode writes g as a dump, with one call of Write.
-func (g *Graph) Encode(w io.Writer) error { return g.snapshot.Encode(w) }
+func (g *Graph) Encode(w io.Writer) error { return g.data().Encode(w) }
+
+// data is nil if g is: capriccio.Snapshot of a runtime that learns no graph.
+func (g *Graph) data() *data.Snapshot {
+	if g == nil {
+		return nil
+	}
+	return g.snapshot
+}
 
 func init() {
 	data.Public = func(s *data.Snapshot) any {

@@ -44,9 +44,12 @@ func TestDecode(t *testing.T) {
 	testenv.Equal(t, again.String(), string(dump))
 }
 
-func TestDecodeFails(t *testing.T) {
+func TestFailures(t *testing.T) {
 	_, err := bgraph.Decode(bytes.NewReader([]byte("no dump")))
 	testenv.ErrorSays(t, err, "bgraph: ")
+	testenv.ErrorSays(t, (*bgraph.Graph)(nil).Encode(new(bytes.Buffer)), "is nil") // capriccio.Snapshot without a graph
+	testenv.ErrorSays(t, testenv.Err(bgraph.Diff(nil, nil)), "is nil")
+	testenv.ErrorSays(t, testenv.Err(bgraph.Merge(nil, nil)), "is nil")
 	_, err = bgraph.ReadFile(filepath.Join(t.TempDir(), "none"))
 	testenv.ErrorSays(t, err, "none")
 }
