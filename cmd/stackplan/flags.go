@@ -127,6 +127,9 @@ func (set *settings) check(flags *flag.FlagSet) error {
 		if !strings.HasPrefix(f, "-") {
 			continue
 		}
+		if name == "args" {
+			break // what follows is for the test binary
+		}
 		switch name {
 		case "overlay":
 			return errors.New("-overlay is how stackplan hands over the rewritten sources; it can't be given besides")

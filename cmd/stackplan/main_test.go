@@ -138,7 +138,7 @@ func TestBuild(t *testing.T) {
 
 // Flags of a test binary, which go test does not know, may have values: the package must not be taken for one.
 func TestPackageComesBeforeFlagsOfTheTestBinary(t *testing.T) {
-	for _, flags := range [][]string{{"-v", "-size", "5"}, {"-args", "-size=5"}} {
+	for _, flags := range [][]string{{"-v", "-size", "5"}, {"-args", "-size=5"}, {"--args", "-o=x", "-tags", "y", "-overlay"}} {
 		set, _, err := parse(append([]string{"test", "-tags=x", "./sub", "--"}, flags...), io.Discard, io.Discard)
 		testenv.Must(t, err)
 		testenv.EqualSlices(t, set.goTest("o.json", "m/sub"), append([]string{"test", "-overlay=o.json", "-tags=x", "m/sub"}, flags...), "arguments of go")
