@@ -228,9 +228,7 @@ func (m *merger) finish() *Snapshot {
 	out.Overruns = out.Overruns[max(0, len(out.Overruns)-graphlimits.Overruns):]
 	if s := out.Sched; s != nil {
 		slices.SortFunc(s.Resources, func(a, b SchedResource) int { return cmp.Compare(a.Name, b.Name) })
-		slices.SortStableFunc(s.Nodes, func(a, b SchedNode) int {
-			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Loop, b.Loop))
-		})
+		slices.SortFunc(s.Nodes, compareRanked)
 	}
 	return out
 }

@@ -66,12 +66,7 @@ func renumber(s *Snapshot, number []int) {
 		for i := range s.Sched.Nodes {
 			s.Sched.Nodes[i].Loop = number[s.Sched.Nodes[i].Loop]
 		}
-		slices.SortFunc(s.Sched.Nodes, func(a, b SchedNode) int {
-			if a.Key != b.Key {
-				return int(a.Key) - int(b.Key)
-			}
-			return a.Loop - b.Loop
-		})
+		slices.SortFunc(s.Sched.Nodes, compareRanked)
 	}
 }
 

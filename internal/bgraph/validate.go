@@ -17,7 +17,7 @@ var errNoSnapshot = errors.New("the Snapshot is nil")
 
 // Validate reports what is wrong with s, nil if nothing is. A valid Snapshot
 //   - keeps the limits that docs/dump-format.md lists, so that Decode can read what Encode writes;
-//   - has its nodes, edges, crossings, loops and the loops of each node in order and none twice,
+//   - has its nodes, edges, crossings, loops, ranked nodes and the loops of each node in order and none twice,
 //     no cause of refusals twice, and no node with key 0;
 //   - has edges between its own nodes only, and refers to its own loops only (Overrun
 //     and SchedNode may refer to nodes that Filter has left out);
@@ -318,18 +318,27 @@ func (s *Snapshot) checkSched() error {
 	}
 	for i := range s.Sched.Nodes {
 		n := &s.Sched.Nodes[i]
-		if err := first(
+		err := first(
 			s.checkLoop(n.Loop),
 			checkRange("priority", n.Priority, -graphlimits.Number, graphlimits.Number),
 			checkNumber("tickets", n.Tickets),
 			checkNumber("ready", n.Ready), // pass may be anything, it wraps around
 			nameRule.check("held", n.Held),
 			checkCount("cohorts", n.Cohorts), checkCount("ran", n.Ran),
-		); err != nil {
+		)
+		if i > 0 && compareRanked(s.Sched.Nodes[i-1], *n) >= 0 {
+			err = first(err, fmt.Errorf("%v on loop %d comes after %v on loop %d; want ascending order", n.Key, n.Loop, s.Sched.Nodes[i-1].Key, s.Sched.Nodes[i-1].Loop))
+		}
+		if err != nil {
 			return fmt.Errorf("sched.nodes[%d]: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// compareRanked is the order of Sched.Nodes.
+func compareRanked(a, b SchedNode) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Loop, b.Loop))
 }
 
 func (t *Times) check(what string) error {
