@@ -104,7 +104,7 @@ func (c *collector) add(loop int, sh *Shard) (steps uint64) {
 		var words [2]uint64
 		read(&words, (*[2]uint64)(unsafe.Pointer(o)))
 		state, at := noteOf(words[0])
-		if n := c.nodes[at]; n != nil && state == noteWaiting && words[1] != 0 {
+		if n := c.nodes[at]; n != nil && (state == noteWaiting || state == noteReady) && words[1] != 0 {
 			n.Oldest = max(n.Oldest, bgraph.Nanos(sh.nanos(now-words[1])))
 		}
 	})

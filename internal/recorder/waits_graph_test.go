@@ -94,7 +94,7 @@ func TestASnapshotSeesALoopThatIsStuck(t *testing.T) {
 	close(free)
 }
 
-// A task that runs, or only yields, is not shown as one that waits, also where the loop notes its waits by itself.
+// A task that runs, or only yields, is not shown as one that waits, and one that is ready after a wait is, also where the loop notes its waits by itself.
 func TestOldestIsOfThoseThatWait(t *testing.T) {
 	g := recorder.New(recorder.Config{})
 	rt := start(t, 1, g)
@@ -115,6 +115,9 @@ func TestOldestIsOfThoseThatWait(t *testing.T) {
 		})
 		for range 200 {
 			c.Send(0)
+			if oldest("channel receive") == 0 {
+				t.Error("the other task neither waits for the channel nor is ready after that")
+			}
 			engine.Sleep(time.Millisecond)
 			testenv.MustEqual(t, oldest("sleep"), 0, "a task that runs has slept for")
 			engine.Yield()
