@@ -40,7 +40,8 @@ type Graph struct {
 	// as it is a simulation, where steps take no time.
 	tinyStep uint64
 
-	expected atomic.Uint64 // see Expect
+	expected  atomic.Uint64 // see Expect
+	crossings atomic.Int64  // of all shards: at most graphlimits.Edges fit into a dump
 
 	before usage         // when the graph was begun
 	chunks bgraph.Chunks // likewise

@@ -1,10 +1,12 @@
 package recorder
 
 import (
+	"io"
 	"strconv"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/admit"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -17,6 +19,27 @@ func TestReasonsHaveNames(t *testing.T) {
 		names[r.String()] = true
 	}
 	testenv.Equal(t, reasonCount.String(), "unknown", "a reason too many has a name")
+}
+
+// All loops together have no more crossings than fit into a dump.
+func TestCrossingsOfManyLoopsFitIntoADump(t *testing.T) {
+	const loops, more = 64, 5
+	g := New(Config{})
+	rt := &Runtime{Counts: func(*admit.Resource) bool { return false }}
+	for i := range loops {
+		s := g.Observe(Loop{Runtime: rt, Index: i, State: func() (int, bool) { return 0, true }})
+		defer s.Close()
+		for from := range graphlimits.Edges/loops/loops + more {
+			id := g.register(uint64(from), ReasonYield, strconv.Itoa(from), nil)
+			for loop := range loops {
+				s.Cross(new(Task), id, loop)
+			}
+		}
+	}
+	s := g.Snapshot()
+	testenv.Must(t, s.Encode(io.Discard))
+	testenv.Equal(t, len(s.Crossings), graphlimits.Edges)
+	testenv.Equal(t, s.Overflow.Wakes, loops*loops*more)
 }
 
 // What a task does again and again is only counted, without a look at what is new: but resources that have moved, another

@@ -9,6 +9,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/admit"
 	"github.com/capriccio-go/capriccio/internal/breathe"
 	"github.com/capriccio-go/capriccio/internal/coro"
+	"github.com/capriccio-go/capriccio/internal/graphlimits"
 )
 
 // A Shard is the recorder of one loop. The loop calls it when a task starts, waits, is woken, goes on and ends. A step
@@ -326,7 +327,8 @@ func (s *Shard) Cross(t *Task, from NodeID, loop int) {
 	id := uint64(from+1)<<40 | uint64(t.node)<<16 | uint64(loop+1) // NodeNone+1 is 0
 	c := s.crossed.get(id)
 	if c == nil {
-		if int(s.crossings.n.Load()) >= s.g.cfg.MaxEdges {
+		all := &s.g.crossings
+		if int(s.crossings.n.Load()) >= s.g.cfg.MaxEdges || all.Load() >= graphlimits.Edges || all.Add(1) > graphlimits.Edges {
 			s.uncrossed++
 			return
 		}
