@@ -24,7 +24,9 @@ const several = "several"
 // limit of one is the sum, 0 if one of them is not known, and so is ProcessCPU. Name, Host, Go and Policy are
 // kept if they are the same everywhere and are "several" otherwise. PID is 0. Sources are those of all, in the order of the arguments. A watched
 // resource is shown as it is where its utilisation is greatest. The latest graphlimits.Overruns
-// reports are kept. Where processes do not agree about the stack behind a key, as after
+// reports are kept. Of more than graphlimits.Edges crossings the most frequent are kept, and Overflow.Wakes
+// counts the others; of so many ranked nodes those that are held, then those with most tasks ready.
+// Where processes do not agree about the stack behind a key, as after
 // a change of source that does not concern its functions, it is one of them, whatever
 // the order of the arguments.
 //
@@ -220,6 +222,9 @@ func (m *merger) finish() *Snapshot {
 		e.dropNoChanges()
 		out.Edges = append(out.Edges, *e)
 	}
+	for _, c := range trim(&out.Crossings, func(a, b Crossing) int { return cmp.Compare(b.Count, a.Count) }) {
+		addCount(&out.Overflow.Wakes, c.Count)
+	}
 	out.Sort()
 	slices.SortStableFunc(out.Overruns, func(a, b Overrun) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
@@ -228,9 +233,21 @@ func (m *merger) finish() *Snapshot {
 	out.Overruns = out.Overruns[max(0, len(out.Overruns)-graphlimits.Overruns):]
 	if s := out.Sched; s != nil {
 		slices.SortFunc(s.Resources, func(a, b SchedResource) int { return cmp.Compare(a.Name, b.Name) })
+		trim(&s.Nodes, func(a, b SchedNode) int {
+			return cmp.Or(cmp.Compare(min(len(b.Held), 1), min(len(a.Held), 1)), cmp.Compare(b.Ready, a.Ready))
+		})
 		slices.SortFunc(s.Nodes, compareRanked)
 	}
 	return out
+}
+
+// trim leaves the first graphlimits.Edges elements of list, and returns the others, if there are more.
+func trim[E any](list *[]E, order func(a, b E) int) (rest []E) {
+	if len(*list) > graphlimits.Edges {
+		slices.SortStableFunc(*list, order)
+		*list, rest = (*list)[:graphlimits.Edges], (*list)[graphlimits.Edges:]
+	}
+	return rest
 }
 
 func agreed(a, b string) string {

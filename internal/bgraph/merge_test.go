@@ -262,6 +262,39 @@ func TestMergeKeepsTheLatestOverruns(t *testing.T) {
 	}
 }
 
+// Many processes have more crossings and ranked nodes than fit into a dump: those that say most are kept.
+func TestMergeOfMoreThanFits(t *testing.T) {
+	const processes, loops, nodes = 330, 8, 100
+	var all []*Snapshot
+	for pid := range processes {
+		s := &Snapshot{Program: Program{PID: pid + 1}, Sched: new(Sched)}
+		for i := range loops {
+			s.Loops = append(s.Loops, LoopStat{Index: i})
+		}
+		for k := range Key(nodes) {
+			s.Nodes = append(s.Nodes, Node{Key: k + 1})
+			for i := range loops {
+				s.Crossings = append(s.Crossings, Crossing{From: k + 1, To: KeyStart, FromLoop: -1, ToLoop: i, Count: 1})
+				s.Sched.Nodes = append(s.Sched.Nodes, SchedNode{Key: k + 1, Loop: i, Ready: 1})
+			}
+		}
+		all = append(all, s)
+	}
+	last := all[processes-1]
+	last.Crossings[loops*nodes-1].Count = 7
+	last.Sched.Nodes[loops*nodes-1].Held, last.Sched.Nodes[loops*nodes-1].Ready = "memory at limit", 0
+	last.Sched.Nodes[loops*nodes-2].Ready = 5
+	last.Sched.Nodes[loops*nodes-3].Ready = 0
+	m := mustMerge(t, all...)
+	testenv.Equal(t, len(m.Crossings), graphlimits.Edges)
+	testenv.Equal(t, m.Overflow.Wakes, processes*loops*nodes-graphlimits.Edges)
+	testenv.Equal(t, m.Crossings[graphlimits.Edges-1].Count, 7)
+	testenv.Equal(t, len(m.Sched.Nodes), graphlimits.Edges)
+	testenv.Equal(t, m.Sched.Nodes[graphlimits.Edges-1].Held, "memory at limit")
+	testenv.Equal(t, m.Sched.Nodes[graphlimits.Edges-2].Ready, 5)
+	testenv.Equal(t, m.Sched.Nodes[graphlimits.Edges-3].Ready, 1)
+}
+
 func TestMergeRefuses(t *testing.T) {
 	huge := func(pid int) *Snapshot {
 		return &Snapshot{Program: Program{PID: pid}, Nodes: []Node{{Key: KeyStart, Arrivals: 1 << 62, Peak: 1 << 62}}}
