@@ -119,13 +119,6 @@ func (d *desc) init(fd int, k kind, l *engine.Loop, writable bool) error {
 	if err := p.register(d); err != nil {
 		return err
 	}
-	if d.flags.Load()&flagLoose != 0 && loose.add(d) != nil {
-		d.flags.And(^uint32(flagLoose))
-		if err := p.enter(d); err != nil {
-			p.deregister(d)
-			return err
-		}
-	}
 	engine.Acquire(engine.Descriptors, 1)
 	return nil
 }

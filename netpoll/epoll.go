@@ -250,7 +250,7 @@ func (p *epoll) Close() error {
 
 func (p *epoll) register(d *desc) error {
 	return p.table.add(d, func() error {
-		if d.flags.Load()&flagLoose != 0 {
+		if d.startLoose() {
 			return nil
 		}
 		return p.enter(d)

@@ -216,6 +216,19 @@ func (d *desc) looseFromStart() {
 	}
 }
 
+// startLoose has looseSet serve d if d is to be loose from the start, and reports whether it does. Its caller holds the
+// lock of the poller's table, so that the poller can't close d before it is in both.
+func (d *desc) startLoose() bool {
+	if d.flags.Load()&flagLoose == 0 {
+		return false
+	}
+	if loose.add(d) == nil {
+		return true
+	}
+	d.flags.And(^uint32(flagLoose))
+	return false
+}
+
 // loosen makes d loose, after the caller, a plain goroutine, has published its Waiter. It returns false if that is not
 // possible; then the loop serves d.
 func (d *desc) loosen() bool {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -192,4 +193,36 @@ func TestGoroutineReadsWhileATaskWrites(t *testing.T) {
 // readSize reads that many bytes.
 func readSize(t *testing.T, r io.Reader, size int64) {
 	need(io.CopyN(io.Discard, r, size))(t)
+}
+
+// A poller that closes finds no descriptor in its table that is half registered: the table is locked for all of it.
+func TestRegisteringIsOneStep(t *testing.T) {
+	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
+		var in *table
+		switch p := rt.Loop(0).Poller().(type) {
+		case *epoll:
+			in = &p.table
+		case *uringPoller:
+			in = &p.table
+		}
+		d, done := new(desc), make(chan error)
+		fd, _ := bareSocketpair(t)
+		loose.mu.Lock()
+		go func() { done <- d.init(fd, kindStream, rt.Loop(0), true) }()
+		testenv.Until(t, "the table has the descriptor", func() (has bool) {
+			in.each(func(x *desc) { has = has || x == d })
+			return has
+		})
+		for range 1000 {
+			if in.mu.TryLock() {
+				in.mu.Unlock()
+				t.Error("the poller may close although looseSet does not have the descriptor yet")
+				break
+			}
+			runtime.Gosched()
+		}
+		loose.mu.Unlock()
+		must(t, <-done)
+		must(t, d.close())
+	})
 }

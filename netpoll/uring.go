@@ -187,11 +187,11 @@ func (p *uringPoller) Close() error {
 
 // register gives d its requests; the kernel learns of d when a caller first waits.
 func (p *uringPoller) register(d *desc) error {
-	if err := p.table.add(d, func() error { return nil }); err != nil {
-		return err
-	}
-	d.requests = newRequests(p, d)
-	return nil
+	return p.table.add(d, func() error {
+		d.startLoose()
+		d.requests = newRequests(p, d)
+		return nil
+	})
 }
 
 // deregister has what is in flight for d cancelled. Each request is a user of d, so that
