@@ -3,6 +3,7 @@
 package aio
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -24,7 +25,8 @@ import (
 // even if the task is cancelled. If the process is killed between the last steps, or at any time on a file system
 // without O_TMPFILE, a file .NAME.tmp-NUMBER may be left in the folder. It parks.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
-	w := fileWriter{name: name, folder: filepath.Dir(name), perm: perm}
+	folder, base := filepath.Split(name) // does not clean folder, which would change what ".." means behind a link
+	w := fileWriter{name: name, folder: cmp.Or(folder, "."), base: base, perm: perm}
 	if info, err := Lstat(name); err == nil {
 		if info.IsDir() {
 			return pathError("open", name, unix.EISDIR)
@@ -86,20 +88,19 @@ func overwrite(name string, data []byte) error {
 
 // A fileWriter is one WriteFile.
 type fileWriter struct {
-	name, folder string
-	perm         fs.FileMode
-	keep         bool // perm is that of the file that is there: umask does not matter
-	exists       bool
-	file         *File
-	temp         string // the name of file, empty: it has none
+	name, folder, base string
+	perm               fs.FileMode
+	keep               bool // perm is that of the file that is there: umask does not matter
+	exists             bool
+	file               *File
+	temp               string // the name of file, empty: it has none
 }
 
 // underTempName calls try with names next to the file's until one is not taken, which becomes w.temp.
 func (w *fileWriter) underTempName(try func(name string) error) error {
-	base := filepath.Base(w.name)
-	base = base[:min(len(base), 200)]
+	base := w.base[:min(len(w.base), 200)]
 	for range tempTries {
-		name := filepath.Join(w.folder, "."+base+".tmp-"+randomName())
+		name := join(w.folder, "."+base+".tmp-"+randomName())
 		err := try(name)
 		if err == nil {
 			w.temp = name

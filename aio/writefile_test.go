@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,6 +47,27 @@ func TestWriteFile(t *testing.T) {
 		err := WriteFile(none, nil, 0o600)
 		testenv.True(t, errors.Is(err, fs.ErrNotExist) && err.(*fs.PathError).Path == none, "writing below what does not exist: %v", err)
 		wantNames(t, dir, "file", "link")
+	})
+}
+
+// ".." behind a symbolic link is the folder above the one that the link leads to.
+func TestWriteFileAboveALink(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		dir := t.TempDir()
+		real := filepath.Join(dir, "other/real")
+		must(t, os.MkdirAll(filepath.Join(real, "sub"), 0o700))
+		must(t, os.Symlink("other/real/sub", filepath.Join(dir, "link")))
+		synced := ""
+		withFault(t, func(op opcode, _ via, fd int32, n int) (int, syscall.Errno) {
+			if op == opSync {
+				synced, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd)))
+			}
+			return n, 0
+		})
+		must(t, WriteFile(dir+"/link/../file", []byte("new"), 0o600))
+		faults.Store(nil)
+		holds(t, filepath.Join(real, "file"), []byte("new"))
+		testenv.Equal(t, synced, real, "the folder that was synced")
 	})
 }
 
