@@ -40,8 +40,8 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 			return aside("open", name, func() error { return overwrite(name, data) })
 		}
 	}
-	err := w.create()
-	if err != nil && w.keep {
+	err := w.replace(data)
+	if err != nil && w.file == nil && w.keep {
 		return aside("open", name, func() error {
 			if unreal(w.folder) {
 				return overwrite(name, data)
@@ -50,20 +50,31 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 		})
 	}
 	if err == nil {
-		if err = w.fill(data); err == nil {
-			err = w.publish()
-		}
-		if closed := w.file.Close(); err == nil {
-			err = closed
-		}
-	}
-	if w.temp != "" {
-		cleanUp(w.temp)
-	}
-	if err == nil {
 		err = syncFolder(w.folder)
 	}
 	return err
+}
+
+// replace makes the new file and puts it in the place of the old one. The deferred functions are two, as each waits: if the
+// end of the runtime ends the task in one, the other is called all the same.
+func (w *fileWriter) replace(data []byte) (err error) {
+	defer func() {
+		if w.temp != "" {
+			cleanUp(w.temp)
+		}
+	}()
+	if err := w.create(); err != nil {
+		return err
+	}
+	defer func() {
+		if closed := w.file.Close(); err == nil {
+			err = closed
+		}
+	}()
+	if err := w.fill(data); err != nil {
+		return err
+	}
+	return w.publish()
 }
 
 // unreal reports whether a folder is in a file system that stores nothing, and makes no new files: that of /proc, /sys
@@ -93,7 +104,7 @@ type fileWriter struct {
 	keep               bool // perm is that of the file that is there: umask does not matter
 	exists             bool
 	file               *File
-	temp               string // the name of file, empty: it has none
+	temp               string // the name that file has, or is given just now; empty: it has none
 }
 
 // underTempName calls try with names next to the file's until one is not taken, which becomes w.temp.
@@ -101,9 +112,10 @@ func (w *fileWriter) underTempName(try func(name string) error) error {
 	base := w.base[:min(len(w.base), 200)]
 	for range tempTries {
 		name := join(w.folder, "."+base+".tmp-"+randomName())
+		w.temp = name // before try, which may end the task
 		err := try(name)
-		if err == nil {
-			w.temp = name
+		if err != nil {
+			w.temp = ""
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return err

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -167,6 +168,54 @@ func TestWriteFileFails(t *testing.T) {
 					"with %v failing: %v, and the file has %q", op, err, got)
 				wantNames(t, dir, "file")
 			})
+		}
+	}
+}
+
+// Whatever step the end of the runtime finds a WriteFile in, neither a descriptor nor a file is left.
+func TestTheEndOfTheRuntimeUndoesAWriteFile(t *testing.T) {
+	for _, unnamed := range []bool{true, false} {
+		for _, op := range []opcode{opOpen, opWrite, opSync, opLink, opRename} {
+			if op == opLink && !unnamed {
+				continue // there is no such step
+			}
+			dir := t.TempDir()
+			name := filepath.Join(dir, "file")
+			must(t, os.WriteFile(name, []byte("old"), 0o600))
+			before := len(testenv.OpenFiles())
+			rt := setting{"threads", openThreads, 1}.start(t, func(c *engine.Config) { c.Grace = 200 * time.Millisecond })
+			blocked, unwinding := make(chan struct{}), make(chan struct{})
+			block := sync.OnceFunc(func() { close(blocked); <-unwinding })
+			opens := 0
+			withFault(t, func(o opcode, where via, _ int32, n int) (int, syscall.Errno) {
+				switch {
+				case where == viaLoop:
+					return 0, unix.EAGAIN
+				case o == opOpen && !unnamed:
+					if opens++; opens == 1 {
+						return 0, unix.EISDIR // what old kernels say to O_TMPFILE
+					}
+				}
+				if o == op {
+					block()
+				}
+				if o == op && op == opSync { // a real one may take longer than Grace
+					return 0, unix.EIO
+				}
+				return n, 0
+			})
+			rt.Go(func() { WriteFile(name, []byte("new"), 0o600) })
+			rt.Go(func() {
+				defer close(unwinding)
+				for { // ignores the error of the cancellation
+					engine.Sleep(time.Hour)
+				}
+			})
+			<-blocked
+			must(t, rt.Close())
+			faults.Store(nil)
+			wantNames(t, dir, "file")
+			testenv.Equal(t, len(testenv.OpenFiles()), before, "descriptors are open after %v, unnamed: %v", op, unnamed)
 		}
 	}
 }
