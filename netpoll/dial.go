@@ -228,10 +228,23 @@ func startConnect(ctx context.Context, fd int, sa *sockaddr.Addr, deadline time.
 		if !deadline.IsZero() && time.Until(deadline) <= 0 {
 			return sockaddr.ErrTimeout
 		}
-		if err := engine.Sleep(pause); err != nil {
+		if err := sleepHolding(fd, pause); err != nil {
 			return sockaddr.Ended(err)
 		}
 	}
+}
+
+// sleepHolding is engine.Sleep for the owner of fd, which nothing else would close if the task is ended meanwhile.
+func sleepHolding(fd int, pause time.Duration) error {
+	over := true
+	defer func() {
+		if over {
+			unix.Close(fd)
+		}
+	}()
+	err := engine.Sleep(pause)
+	over = false
+	return err
 }
 
 // awaitConnect parks until the kernel has connected or failed.

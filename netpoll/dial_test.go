@@ -74,6 +74,38 @@ func TestDialFullUnix(t *testing.T) {
 	})
 }
 
+// A task that the end of the runtime meets asleep, before the full queue of a listener, leaves no socket.
+func TestTheEndOfTheRuntimeClosesASocketThatConnects(t *testing.T) {
+	address := testAddress(t, "unix")
+	socket := func() int {
+		fd := need(newSocket(unix.AF_UNIX, unix.SOCK_STREAM))(t)
+		t.Cleanup(func() { unix.Close(fd) })
+		return fd
+	}
+	to, server := &unix.SockaddrUnix{Name: address}, socket()
+	must(t, unix.Bind(server, to))
+	must(t, unix.Listen(server, 0))
+	for unix.Connect(socket(), to) == nil {
+	}
+	before := len(testenv.OpenFiles())
+	rt := onOne(t, 1).start(t, func(c *engine.Config) { c.Grace = 100 * time.Millisecond })
+	rt.Go(func() { Dial("unix", address) })
+	held, release := make(chan struct{}), make(chan struct{})
+	rt.Go(func() { close(held); <-release }) // the dialing task does not run to hear that it is cancelled
+	<-held
+	closed := make(chan error)
+	go func() { closed <- rt.Close() }()
+	testenv.Until(t, "the grace is over", func() bool {
+		in := tableOf(rt.Loop(0))
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return in.ending
+	})
+	close(release)
+	must(t, <-closed)
+	testenv.Equal(t, len(testenv.OpenFiles()), before, "open descriptors")
+}
+
 func TestDialName(t *testing.T) {
 	both(t, func(t *testing.T) {
 		_, port, _ := net.SplitHostPort(listen(t, "tcp4").Addr().String())

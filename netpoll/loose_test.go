@@ -195,16 +195,21 @@ func readSize(t *testing.T, r io.Reader, size int64) {
 	need(io.CopyN(io.Discard, r, size))(t)
 }
 
+// tableOf returns the table of the loop's poller.
+func tableOf(l *engine.Loop) *table {
+	switch p := l.Poller().(type) {
+	case *epoll:
+		return &p.table
+	case restingEpoll:
+		return &p.table
+	}
+	return &l.Poller().(*uringPoller).table
+}
+
 // A poller that closes finds no descriptor in its table that is half registered: the table is locked for all of it.
 func TestRegisteringIsOneStep(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
-		var in *table
-		switch p := rt.Loop(0).Poller().(type) {
-		case *epoll:
-			in = &p.table
-		case *uringPoller:
-			in = &p.table
-		}
+		in := tableOf(rt.Loop(0))
 		d, done := new(desc), make(chan error)
 		fd, _ := bareSocketpair(t)
 		loose.mu.Lock()
