@@ -156,8 +156,12 @@ func (d *desc) start(e *engine.Entrance, hook func()) {
 	d.loop.Start(hook)
 }
 
-// over reports whether there is nothing to read any more, after a hangup.
+// over reports whether there is nothing to read any more, after a hangup. Another thread may have closed d meanwhile.
 func (d *desc) over() bool {
+	if d.use() != nil {
+		return true
+	}
+	defer d.unuse()
 	n, e := d.peek()
 	return n == 0 && e != unix.EAGAIN
 }
@@ -193,9 +197,10 @@ func (d *desc) waited(e *engine.Entrance) time.Duration {
 		return 0
 	}
 	d.fresh = false
-	if d.kind != kindTCP || d.loop.QueuedAt(e) == 0 {
+	if d.kind != kindTCP || d.loop.QueuedAt(e) == 0 || d.use() != nil {
 		return 0
 	}
+	defer d.unuse()
 	return min(sys.SinceReceived(int(d.fd)), longestBefore)
 }
 

@@ -154,6 +154,21 @@ func TestEnded(t *testing.T) {
 	})
 }
 
+// The end of a connection that another thread has just closed is not looked for on the socket that has its number now.
+func TestOverLeavesAReusedNumberAlone(t *testing.T) {
+	inTaskEverywhere(t, func(t *testing.T) {
+		other, peer := closedPair(t)
+		need(unix.Write(peer, []byte("word")))(t)
+		_, c := connPair(t, "tcp")
+		fd := int(c.d.fd)
+		must(t, c.Close())
+		reused := need(unix.FcntlInt(uintptr(other), unix.F_DUPFD_CLOEXEC, fd))(t)
+		defer unix.Close(reused)
+		testenv.MustEqual(t, reused, fd, "the number of the descriptor")
+		testenv.True(t, c.d.over(), "a closed connection has something to read: that of another socket")
+	})
+}
+
 // What has registered is told once that the peer has gone, before and after it has; other events do not
 // count, nor what was taken back.
 func TestOnHangup(t *testing.T) {
