@@ -34,9 +34,9 @@ func (d *desc) wrap(op, call string, err error) error {
 // An endpoint is what Conn, PacketConn and File have in common.
 type endpoint struct{ d desc }
 
-// Close closes the descriptor: waiting readers and writers get net.ErrClosed, and when
-// it returns the descriptor has been closed. It may park for a moment if another
-// thread is in the middle of a system call. A second Close returns net.ErrClosed.
+// Close closes the descriptor: waiting readers and writers get net.ErrClosed. Close parks for a moment until the last of
+// the callers that use the descriptor has closed it, unless the calling task's context has ended. A second Close returns
+// net.ErrClosed.
 func (e *endpoint) Close() error {
 	return e.d.wrap("close", "close", e.d.close())
 }

@@ -299,7 +299,7 @@ func abandoned(e syscall.Errno) bool {
 
 // Close stops listening: callers of Accept and Serve get net.ErrClosed, connections
 // that have not been accepted are reset, and the file of a unix socket is removed. It may
-// park for a moment.
+// park for a moment, until that is done, unless the calling task's context has ended.
 func (ln *Listener) Close() error {
 	ln.mu.Lock()
 	ln.closed = true
