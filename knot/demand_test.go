@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -172,6 +173,34 @@ func TestDemandsOfNetHTTP(t *testing.T) {
 	testenv.Equal(t, body, "true 2 context deadline exceeded")
 	_, body = askDemand(t, sv.url()+"/hijack", "GET /|X-Request-Timeout: 100")
 	testenv.Equal(t, body, "false <nil>")
+}
+
+// The context of a request with a deadline ends with the request, however its handler has left.
+func TestDemandEndsWithTheRequest(t *testing.T) {
+	for name, leave := range map[string]func(x *Ctx) error{
+		"return": doneHandler,
+		"panic":  func(*Ctx) error { panic("a test") },
+		"Goexit": func(*Ctx) error { runtime.Goexit(); return nil },
+		"Hijack": func(x *Ctx) error {
+			nc, _, err := x.Hijack()
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			_, err = io.WriteString(nc, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+			return err
+		},
+	} {
+		contexts := make(chan context.Context, 1)
+		sv := startServer(t, demanding(func(x *Ctx) error {
+			contexts <- x.Context()
+			return leave(x)
+		}), 1)
+		askDemand(t, sv.url(), "GET /|X-Request-Timeout: 600000")
+		ctx := <-contexts
+		testenv.Until(t, name+": the context has ended", func() bool { return ctx.Err() != nil })
+		testenv.Equal(t, ctx.Err(), context.Canceled, name)
+	}
 }
 
 // What a handler before a proxy is told, and says.

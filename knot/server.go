@@ -265,6 +265,9 @@ func giveBack(x *Ctx) {
 	x.countAnswered()
 	tasks.Buffers.Release(x.counted)
 	if x.spoiled {
+		if x.demand != nil {
+			x.dropDemand()
+		}
 		return
 	}
 	x.recycle()
