@@ -55,12 +55,13 @@ func (x *Ctx) spend(n int64) {
 // shrinkBuffers gives the buffers back, but for what is in them, and leaves room for that many bytes more in the output buffer. The
 // handler may have views into the read buffer, which is left to the garbage collector for that.
 func (x *Ctx) shrinkBuffers(more int) {
-	// Of a handler of net/http another goroutine may be reading.
-	if n := max(x.w, slimIn); n <= inSize/4 && n < len(x.in) && x.adapted == nil {
-		in := make([]byte, n)
-		copy(in, x.in[:x.w])
-		x.in, x.path = in, bytes.Clone(x.path)
-		x.fileRequest.Path, x.fileRequest.Text = nil, nil // views of it, of no use any more
+	if x.adapted == nil { // else another goroutine may be reading
+		if n := max(x.w, slimIn); n <= inSize/4 && n < len(x.in) {
+			in := make([]byte, n)
+			copy(in, x.in[:x.w])
+			x.in, x.path = in, bytes.Clone(x.path)
+			x.fileRequest.Path, x.fileRequest.Text = nil, nil // views of it, of no use any more
+		}
 	}
 	if len(x.out) <= outSize/2 {
 		x.shrinkOut(more)

@@ -70,6 +70,36 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 	}
 }
 
+// TestStalledWriteBesideRead: a goroutine reads the body while another waits again and again for a client that takes little. The
+// race detector looks on.
+func TestStalledWriteBesideRead(t *testing.T) {
+	const steps = 2000
+	read := make(chan int64, 1)
+	sv := startServer(t, &Server{H2C: true, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		go func() {
+			n, _ := io.Copy(io.Discard, r.Body)
+			read <- n
+		}()
+		w.Write(make([]byte, outSize+steps))
+		testenv.Equal(t, <-read, steps, "bytes of the body")
+	}))}, 0)
+	p := sv.framed(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	p.headers(1, p.post(), endsHeaders)
+	testenv.Equal(t, p.verdict(), "200")
+	for i := range steps {
+		p.WriteData(1, i == steps-1, []byte("x"))
+		p.WriteWindowUpdate(1, 1)
+	}
+	p.WriteWindowUpdate(1, outSize)
+	for taken := 0; taken < outSize+steps; {
+		var n int
+		if _, err := fmt.Sscanf(p.verdict(), "data %d", &n); err != nil {
+			t.Fatalf("the response ends after %d bytes", taken)
+		}
+		taken += n
+	}
+}
+
 // writePieces writes content, so many bytes at a time.
 func writePieces(w io.Writer, content []byte, size int) (err error) {
 	for rest := content; len(rest) > 0 && err == nil; rest = rest[min(len(rest), size):] {
