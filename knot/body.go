@@ -96,10 +96,19 @@ func (x *Ctx) fillBody() error {
 	}
 	x.makeRoom(x.bodyAt)
 	if len(x.in)-x.w < 1 || len(x.in)-x.bodyAt < bodyRoom {
-		x.growIn(x.bodyAt + bodyRoom)
+		x.growBesideWriter(x.bodyAt + bodyRoom)
 	}
 	_, err := x.readBody(x.in[x.w:])
 	return err
+}
+
+// growBesideWriter is growIn while another goroutine of a handler of net/http may be writing, and counting the buffers.
+func (x *Ctx) growBesideWriter(size int) {
+	if e := x.adapted; e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+	}
+	x.growIn(size)
 }
 
 // beforeRead sends what the client may be waiting for. Of a handler of net/http that is

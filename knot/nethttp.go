@@ -92,7 +92,7 @@ func adaptHTTP(handler *http.Handler) Handler {
 			return err
 		}
 		if x.body.Phase != h1.BodyDone && len(x.in)-x.bodyAt < bodyRoom {
-			x.growIn(x.bodyAt + bodyRoom) // a goroutine that reads the body must not: another one may be writing
+			x.growIn(x.bodyAt + bodyRoom) // a goroutine that reads the body would have to wait for one that is writing
 		}
 		x.adapted = e
 		if len(x.resp.filters) > 0 {

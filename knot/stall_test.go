@@ -100,6 +100,42 @@ func TestStalledWriteBesideRead(t *testing.T) {
 	}
 }
 
+// TestStalledWriteBesideLongTrailer: a long trailer line makes the read buffer grow meanwhile.
+func TestStalledWriteBesideLongTrailer(t *testing.T) {
+	const requests, steps = 30, 100
+	long := strings.Repeat("a", 2*inSize)
+	sv := startServer(t, &Server{H2C: true, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		read := make(chan string, 1)
+		go func() {
+			io.Copy(io.Discard, r.Body)
+			read <- r.Trailer.Get("X-Long")
+		}()
+		w.Write(make([]byte, outSize+steps))
+		testenv.Equal(t, <-read == long, true, "the trailer has come")
+	}))}, 0)
+	p := sv.framed(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	p.WriteWindowUpdate(0, 1<<30)
+	for i := range uint32(requests) {
+		id := 2*i + 1
+		p.headers(id, p.post("trailer", "x-long"), endsHeaders)
+		testenv.Equal(t, p.verdict(), "200")
+		for step := range steps {
+			if step == steps/2 {
+				p.headers(id, p.head("x-long", long), wholeHead)
+			}
+			p.WriteWindowUpdate(id, 1)
+		}
+		p.WriteWindowUpdate(id, outSize)
+		for taken := 0; taken < outSize+steps; {
+			var n int
+			if _, err := fmt.Sscanf(p.verdict(), "data %d", &n); err != nil {
+				t.Fatalf("the response ends after %d bytes", taken)
+			}
+			taken += n
+		}
+	}
+}
+
 // writePieces writes content, so many bytes at a time.
 func writePieces(w io.Writer, content []byte, size int) (err error) {
 	for rest := content; len(rest) > 0 && err == nil; rest = rest[min(len(rest), size):] {
