@@ -188,8 +188,8 @@ func (p *uringPoller) Close() error {
 // register gives d its requests; the kernel learns of d when a caller first waits.
 func (p *uringPoller) register(d *desc) error {
 	return p.table.add(d, func() error {
-		d.startLoose()
 		d.requests = newRequests(p, d)
+		d.startLoose()
 		return nil
 	})
 }
