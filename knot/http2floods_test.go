@@ -234,6 +234,34 @@ func TestHTTP2HeadsWait(t *testing.T) {
 	s.Close()
 }
 
+// TestHTTP2ReadsBesideAWrite: a client that takes nothing for a while has its further requests served all the same, and not
+// when it has taken an answer to a PING.
+func TestHTTP2ReadsBesideAWrite(t *testing.T) {
+	begun := make(chan bool, 1)
+	s := &Server{H2C: true, ErrorLog: quietLog(), Handler: func(x *Ctx) error {
+		begun <- true
+		return echoHandler(x)
+	}}
+	near, far := net.Pipe() // without a buffer
+	near.SetDeadline(time.Now().Add(time.Minute))
+	go s.ServeConn(far)
+	p := newFramePeer(t, near, near)
+	io.WriteString(near, wholePre)
+	p.WriteSettings()
+	for acked := false; !acked; {
+		settings, is := testenv.Need(p.ReadFrame())(t).(*http2.SettingsFrame)
+		acked = is && settings.IsAck()
+	}
+	p.WritePing(false, [8]byte{})
+	testenv.Must(t, p.ask(0, "/"))
+	<-begun
+	testenv.Equal(t, p.verdict(), "ping")
+	testenv.Equal(t, p.verdict(), "200")
+	near.Close()
+	testenv.Until(t, "the end of the connection", func() bool { return s.Stats().Conns == 0 })
+	s.Close()
+}
+
 // TestHTTP2MakesRoom: a connection without a request makes room for a new one, and is told so; one with a request does not.
 func TestHTTP2MakesRoom(t *testing.T) {
 	ca := testenv.NewCA(t)

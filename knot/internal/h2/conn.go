@@ -288,7 +288,7 @@ func (h *Conn) readFrames() bool {
 	}
 	h.mu.Lock()
 	defer h.unlock()
-	h.kick()
+	h.kickLater()
 	h.arm()
 	return true
 }
@@ -463,7 +463,7 @@ func (h *Conn) overslept() bool {
 	case h.pinged == 0 && passed(h.heard, h.Limits.PingAfter):
 		h.pinged = now
 		h.frames.WritePing(false, [8]byte{})
-		h.kick()
+		h.kickLater()
 	}
 	h.arm()
 	return true

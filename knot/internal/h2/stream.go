@@ -227,7 +227,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 	defer h.unlock()
 	for {
 		if n := st.take(p); n > 0 || len(p) == 0 {
-			h.kick()
+			h.kickLater()
 			return n, nil
 		}
 		if st.dropped || st.told || st.received && !st.chunked {

@@ -122,15 +122,22 @@ func (h *Conn) space(n int64) int64 {
 // kick sees to it that what has been gathered is written: at once, but for requests that are about
 // to be served and will add to it. It needs mu, and may leave it meanwhile; then it parks.
 func (h *Conn) kick() {
-	switch {
-	case h.writing || h.over:
-	case h.starting == 0:
+	if h.starting > 0 {
+		h.kickLater()
+	} else if !h.writing && !h.over {
 		h.flush()
-	case !h.scheduled && len(h.out) > 0:
-		h.scheduled = true
-		if h.starts == nil || !h.starts.StartAt(nil, h.later) {
-			go h.later() // a task that has waited natively must not come back to its loop with mu
-		}
+	}
+}
+
+// kickLater sees to it that what has been gathered is written, by a task of its own. It never parks, and so is for the
+// reader and for requests that read: a task that writes to a slow client also writes what others add meanwhile. It needs mu.
+func (h *Conn) kickLater() {
+	if h.writing || h.over || h.scheduled || len(h.out) == 0 {
+		return
+	}
+	h.scheduled = true
+	if h.starts == nil || !h.starts.StartAt(nil, h.later) {
+		go h.later() // a task that has waited natively must not come back to its loop with mu
 	}
 }
 
