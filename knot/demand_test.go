@@ -169,9 +169,9 @@ func TestDemandsOfNetHTTP(t *testing.T) {
 		}
 		fmt.Fprint(w, limited, u, child.Err())
 	}))), 1)
-	_, body := askDemand(t, sv.url(), "GET /|X-Request-Timeout: 40|Priority: u=2")
+	_, body := askDemand(t, sv.url(), "GET /|X-Request-Timeout: 500|Priority: u=2")
 	testenv.Equal(t, body, "true 2 context deadline exceeded")
-	_, body = askDemand(t, sv.url()+"/hijack", "GET /|X-Request-Timeout: 100")
+	_, body = askDemand(t, sv.url()+"/hijack", "GET /|X-Request-Timeout: 500")
 	testenv.Equal(t, body, "false <nil>")
 }
 

@@ -92,6 +92,7 @@ func TestChangesAreSeen(t *testing.T) {
 // TestYoungFileIsReadAgain: a file that is changed within the same tick of the file
 // system's clock looks the same before and after.
 func TestYoungFileIsReadAgain(t *testing.T) {
+	filesTickLike(t, time.Minute)
 	root, path := changing(t)
 	f := openWith(t, root, FilesConfig{Revalidate: -1})
 	rename(t, path, "young 1")

@@ -99,13 +99,14 @@ func TestHTTP2Trailers(t *testing.T) {
 // TestHTTP2Silence: what becomes of clients that say nothing, or do not read.
 func TestHTTP2Silence(t *testing.T) {
 	const short = 200 * time.Millisecond // some ticks of the coarse clock
+	const idle = 2 * time.Second         // a busy machine needs that to begin
 	cases := map[string]struct {
 		s    *Server
 		do   func(p *framePeer)
 		want []string // verdicts
 	}{
-		"no request":            {&Server{IdleTimeout: short}, func(p *framePeer) {}, []string{"away NO_ERROR", "end"}},
-		"no further request":    {&Server{IdleTimeout: short}, func(p *framePeer) { p.ask(0, "/nothing") }, []string{"200", "away NO_ERROR", "end"}},
+		"no request":            {&Server{IdleTimeout: idle}, func(p *framePeer) {}, []string{"away NO_ERROR", "end"}},
+		"no further request":    {&Server{IdleTimeout: idle}, func(p *framePeer) { p.ask(0, "/nothing") }, []string{"200", "away NO_ERROR", "end"}},
 		"no answer to a ping":   {&Server{HeadTimeout: -1, IdleTimeout: -1, HTTP2: &http.HTTP2Config{SendPingTimeout: short, PingTimeout: short}}, func(p *framePeer) {}, []string{"end"}},
 		"a window that is shut": {&Server{WriteTimeout: short}, func(p *framePeer) { p.narrow(0); p.ask(0, "/large") }, []string{"200", "reset INTERNAL_ERROR"}},
 		"a body that stops": {&Server{BodyTimeout: short}, func(p *framePeer) {

@@ -279,7 +279,7 @@ func TestFromHTTPConnState(t *testing.T) {
 func TestFromHTTPTimeouts(t *testing.T) {
 	const limit = 200 * time.Millisecond // a busy machine needs that to begin
 	results := make(chan error, 1)
-	addr := like(t, &http.Server{ReadTimeout: limit, WriteTimeout: 2 * limit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	addr := like(t, &http.Server{IdleTimeout: time.Minute, ReadHeaderTimeout: time.Minute, ReadTimeout: limit, WriteTimeout: 2 * limit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		switch r.URL.Path {
 		case "/read":

@@ -281,7 +281,7 @@ func TestServeEndsBeforeLoopsWork(t *testing.T) {
 // TestAcceptLaterAtShutdown: which cancels the accept task, though its context goes on.
 func TestAcceptLaterAtShutdown(t *testing.T) {
 	rt := onOne(t, 0).start(t, func(c *engine.Config) {
-		c.Loops, c.Spare, c.Procs, c.Grace = 0, 1, func() int { return 1 }, 50*time.Millisecond
+		c.Loops, c.Spare, c.Procs, c.Grace = 0, 1, func() int { return 1 }, time.Minute
 	})
 	ln := need(Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -247,9 +247,9 @@ var httpServerOptions = map[string]struct {
 	set  func(*httpServed)
 	sent string
 }{
-	"ReadHeaderTimeout": {func(s *httpServed) { s.ReadHeaderTimeout = 50 * time.Millisecond }, "GET /a HTTP/1.1\r\nHo"},
+	"ReadHeaderTimeout": {func(s *httpServed) { s.ReadHeaderTimeout = 500 * time.Millisecond }, "GET /a HTTP/1.1\r\nHo"},
 	"ReadTimeout": {func(s *httpServed) {
-		s.ReadTimeout = 200 * time.Millisecond // long enough for the head
+		s.ReadTimeout = time.Second // long enough for the head
 		s.handle(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintln(w, isTimeout(testenv.Err(io.ReadAll(r.Body))))
 		})

@@ -151,11 +151,14 @@ func TestAgentWithASilentProgram(t *testing.T) {
 	address := serveCommand(t, &surroundings{clock: clk}, "-serve", ":0", silent, pod)
 	r := testenv.Need(http.NewRequest("GET", address+"/metrics", nil))(t)
 	r.Header.Set("X-Prometheus-Scrape-Timeout-Seconds", "1")
-	resp := testenv.Need(http.DefaultClient.Do(r))(t)
-	defer resp.Body.Close()
-	text := readAll(t, resp.Body)
+	var text string
+	testenv.Until(t, "the other program has answered in time", func() bool {
+		resp := testenv.Need(http.DefaultClient.Do(r))(t)
+		defer resp.Body.Close()
+		text = readAll(t, resp.Body)
+		return strings.Contains(text, fmt.Sprintf("bgraph_up{source=%q} 1\n", pod))
+	})
 	testenv.Contains(t, text, fmt.Sprintf("bgraph_up{source=%q} 0\n", silent))
-	testenv.Contains(t, text, fmt.Sprintf("bgraph_up{source=%q} 1\n", pod))
 
 	full := make(chan bool, mostScrapes+1)
 	for range mostScrapes + 1 {

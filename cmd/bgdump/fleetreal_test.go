@@ -75,10 +75,10 @@ func TestTheProcessThatDiffersIsNamed(t *testing.T) {
 		testenv.True(t, differs.MatchString(r.out), "got\n%.3000s", r.out)
 	}
 
-	r := commandIn(t, context.Background(), realSurroundings(), "-seconds", "1", "-timeout", "3s", "-cpu=false", "-targets", writeFile(t, "targets.yml", list.String()))
+	r := commandIn(t, context.Background(), realSurroundings(), "-seconds", "1", "-timeout", "6s", "-cpu=false", "-targets", writeFile(t, "targets.yml", list.String()))
 	says(r)
 	testenv.Contains(t, r.out, "SOURCES: 6, 1 without a graph, ")
-	testenv.Contains(t, r.errOut, "pod-silent: no answer within 3s")
+	testenv.Contains(t, r.errOut, "pod-silent: no answer within 6s")
 
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -109,12 +110,24 @@ root = %q
 	testenv.True(t, os.IsNotExist(err), "the file of the socket is left")
 }
 
-// freePort is one that nobody listens on.
+var portsGiven sync.Map // by freePort
+
+// freePort is one that nobody listens on, neither for TCP nor for UDP, and that it has not returned before.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer ln.Close()
-	return ln.Addr().String()
+	for {
+		ln := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
+		addr := ln.Addr().String()
+		udp, err := net.ListenPacket("udp", addr)
+		ln.Close()
+		if err != nil {
+			continue
+		}
+		udp.Close()
+		if _, given := portsGiven.LoadOrStore(addr, true); !given {
+			return addr
+		}
+	}
 }
 
 // TestHandOverOfSeveralAddresses: the successor has the sockets of those addresses that are still in its configuration,

@@ -112,7 +112,7 @@ func TestEverythingIsReloaded(t *testing.T) {
 	ask("/last", 0)
 	client.CloseIdleConnections()
 	p.end()
-	testenv.Contains(t, p.rest.String(), "/last")
+	testenv.Until(t, "the log has the last request", func() bool { return strings.Contains(p.rest.String(), "/last") })
 }
 
 // TestReloadAtTheStart: a SIGHUP that comes before anything is served brings what the file says then, and not in between

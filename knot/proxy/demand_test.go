@@ -80,7 +80,7 @@ func TestClientsTimeIsOver(t *testing.T) {
 		}
 		f := serve(t, Config{Backends: backends, HTTP2: http2, MaxFails: 1}, 1, demanding("127.0.0.1"))
 		for range 4 {
-			resp, _ := f.do(f.request("GET", "/", "", "X-Request-Timeout: 30"))
+			resp, _ := f.do(f.request("GET", "/", "", "X-Request-Timeout: 300"))
 			testenv.Equal(t, resp.StatusCode, 504)
 		}
 		late := uint64(0)

@@ -61,6 +61,7 @@ func TestByReports(t *testing.T) {
 	fast, b := newReporter(t, load(3, 0.1))
 	full, c := newReporter(t, load(90, 0.001))
 	config := to(a, b, c)
+	config.now = func() time.Time { return time.Unix(1000, 0) } // reports do not grow old
 	config.Balance = "prequal"
 	f := serve(t, config, 1)
 	backends := f.p.stable.backends()
@@ -105,6 +106,7 @@ func TestRefusalsAreNoIdleness(t *testing.T) {
 	works, a := newReporter(t, load(30, 0.5))
 	refuses, b := newReporter(t, load(3, 0.1))
 	config := to(a, b)
+	config.now = func() time.Time { return time.Unix(1000, 0) } // reports do not grow old
 	config.Balance = "prequal"
 	f := serve(t, config, 1)
 	backends := f.p.stable.backends()

@@ -201,8 +201,9 @@ func TestRefusals(t *testing.T) {
 	testenv.Equal(t, resp.StatusCode, 504, "late")
 	nobody := testenv.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	nobody.Close()
-	short.To = []string{"http://" + nobody.Addr().String()}
-	resp, _ = ask(t, serve(t, &asked, short), "GET /in/\nCookie: as=alice\n")
+	deserted := copying
+	deserted.To = []string{"http://" + nobody.Addr().String()}
+	resp, _ = ask(t, serve(t, &asked, deserted), "GET /in/\nCookie: as=alice\n")
 	testenv.Equal(t, resp.StatusCode, 502, "nobody listens")
 }
 
