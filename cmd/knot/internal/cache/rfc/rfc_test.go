@@ -142,6 +142,7 @@ func TestUse(t *testing.T) {
 		{"5.2.1.2: max-stale", "Cache-Control: max-age=1", nil, "Cache-Control: max-stale=5", 5, Stale},
 		{"5.2.1.2: ... exceeded", "Cache-Control: max-age=1", nil, "Cache-Control: max-stale=5", 6, Validate},
 		{"5.2.1.2: ... of any age", "Cache-Control: max-age=1", nil, "Cache-Control: max-stale", 6000, Stale},
+		{"5.2.1.2: ... of what was never fresh", `ETag: "a"`, nil, "Cache-Control: max-stale", 1, Validate},
 		{"5.2.1.3: min-fresh", "Cache-Control: max-age=10", nil, "Cache-Control: min-fresh=5", 5, Validate},
 		{"5.2.1.3: ... is met", "Cache-Control: max-age=10", nil, "Cache-Control: min-fresh=5", 4, Fresh},
 		{"5.2.1.4: no-cache of a request", "Cache-Control: max-age=10", nil, "Cache-Control: no-cache", 0, Validate},
@@ -182,6 +183,9 @@ func TestIfError(t *testing.T) {
 		{"Cache-Control: max-age=1", Rules{IfError: time.Minute}, "", true},
 		{"Cache-Control: max-age=1, stale-if-error=99", Rules{StaleMax: 2 * time.Second}, "", false},
 		{"Cache-Control: max-age=1", Rules{}, "stale-if-error=9", true},
+		{`ETag: "a"`, Rules{IfError: time.Minute}, "stale-if-error=9", false},
+		{"Cache-Control: max-age=0", Rules{}, "stale-if-error=9", false},
+		{"Cache-Control: max-age=0, stale-if-error=9", Rules{}, "", true},
 		{"Cache-Control: max-age=1, must-revalidate, stale-if-error=9", Rules{IfError: time.Minute}, "stale-if-error=9", false},
 	} {
 		s := Restore(Response{200, append(lines(c.res), Field{"Date", at(0)}), epoch, epoch}, nil, true, &c.rules)

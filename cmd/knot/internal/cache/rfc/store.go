@@ -59,7 +59,7 @@ type Stored struct {
 	date       time.Time // of Date, or when it was received
 	etag       string
 	modified   string
-	lifetime   time.Duration
+	lifetime   time.Duration // 0: nothing says that other clients may have it without a validation
 	initialAge time.Duration // RFC 9111, 4.2.3
 	ifError    time.Duration
 	revalidate time.Duration
@@ -152,7 +152,7 @@ func (s *Stored) derive(rules *Rules) {
 	s.initialAge = max(0, s.Received.Sub(date), corrected)
 	s.lifetime = s.lifetimeBy(rules, date)
 	s.ifError, s.revalidate = s.control.IfError, s.control.Revalidate
-	if s.lifetime > 0 { // else nothing says that other clients may have it
+	if s.lifetime > 0 {
 		if s.ifError == Absent {
 			s.ifError = rules.IfError
 		}

@@ -39,7 +39,7 @@ func (s *Stored) Use(req *Control, now time.Time) Use {
 		return Fresh
 	case reload || s.mustRevalidate() || left > 0:
 		return Validate
-	case req.MaxStale != Absent && -left <= req.MaxStale:
+	case s.lifetime > 0 && req.MaxStale != Absent && -left <= req.MaxStale:
 		return Stale
 	case -left < s.revalidate:
 		return Refresh
@@ -52,8 +52,11 @@ func (s *Stored) IfError(req *Control, now time.Time) bool {
 	if s.mustRevalidate() {
 		return false
 	}
-	stale := -s.Left(now)
-	return stale < max(s.ifError, req.IfError)
+	ifError := s.ifError
+	if s.lifetime > 0 {
+		ifError = max(ifError, req.IfError)
+	}
+	return -s.Left(now) < ifError
 }
 
 // IsError reports whether a response of that status is an error to stale-if-error (RFC 5861, 4).
