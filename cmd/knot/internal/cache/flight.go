@@ -87,6 +87,17 @@ var (
 	errNobody   = errors.New("cache: no client waits for the response")
 )
 
+// admit has w wait for f, unless that is of no use.
+func (f *flight) admit(w *waiter) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.futile || f.phase == ended || f.phase == sole {
+		return false
+	}
+	f.waiters = append(f.waiters, w)
+	return true
+}
+
 // leave ends the wait of w. A flight without waiters is stopped, unless its response will be kept. A second call changes nothing.
 func (f *flight) leave(w *waiter) {
 	w.watch.Stop()

@@ -184,17 +184,6 @@ func (a *ask) aloneLocked() bool {
 	return a.authorized || a.control.NoStore || a.apart || a.c.alone[requests{string(a.key), a.cookies}].After(a.c.now())
 }
 
-// admit has w wait for f, unless that is of no use.
-func (f *flight) admit(w *waiter) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.futile || f.phase == ended || f.phase == sole {
-		return false
-	}
-	f.waiters = append(f.waiters, w)
-	return true
-}
-
 func (a *ask) newFlight(id string, old *entry, now time.Time) *flight {
 	f := &flight{s: a.c.state, id: id, requests: requests{string(a.key), a.cookies}, old: old, began: now}
 	f.stale = old != nil && old.IfError(&a.control, now)
@@ -259,7 +248,7 @@ func (a *ask) follow(f *flight, w *waiter, old *entry) (again bool, err error) {
 			a.c.counts.misses.Add(1)
 			return false, a.stream(f, w, view, length)
 		case phase == ended && e != nil:
-			return a.arrived(w, e, failed, valid, old)
+			return a.arrived(f, w, e, failed, valid, old)
 		case phase == ended && errors.Is(ferr, errOutdated):
 			return true, nil
 		case phase == ended && view == nil:
@@ -320,8 +309,8 @@ func (a *ask) broken(w *waiter, err error) error {
 	return knot.Status(502)
 }
 
-// arrived answers with the entry that a flight has led to.
-func (a *ask) arrived(w *waiter, e *entry, failed, valid bool, old *entry) (again bool, err error) {
+// arrived answers with the entry that f has led to.
+func (a *ask) arrived(f *flight, w *waiter, e *entry, failed, valid bool, old *entry) (again bool, err error) {
 	s := a.c.state
 	if !w.first && !e.Matches(a.forBackend) {
 		return true, nil
@@ -335,6 +324,11 @@ func (a *ask) arrived(w *waiter, e *entry, failed, valid bool, old *entry) (agai
 	body := s.bodyOf(e)
 	if body == nil {
 		return true, nil
+	}
+	if w.first && !failed {
+		for _, l := range rfc.OfOneClient(f.res.Header) {
+			innerOf(a.x).CopyHeader([]byte(l.Name), []byte(l.Value))
+		}
 	}
 	switch {
 	case failed:

@@ -248,3 +248,30 @@ func TestOwnCookies(t *testing.T) {
 	r.want("fwd=miss", 1)
 	r.want("fwd=miss", 2)
 }
+
+// TestLinesOfOneClient: cookies, and lines that a response says are not to be stored, reach the client that has asked, also after a
+// 304 of the backend and for a range, and no other client.
+func TestLinesOfOneClient(t *testing.T) {
+	const named, valid = `Cache-Control: public, max-age=60, no-cache="x-own"`, "hit; fwd=stale; fwd-status=304"
+	expect := func(a answer, own string) {
+		t.Helper()
+		testenv.Equal(t, strings.Join(append(a.header.Values("Set-Cookie"), a.header.Values("X-Own")...), " "), own, a.how())
+	}
+	r := newRig(t, Config{})
+	r.sends(200, `ETag: "a"`, "X-Own: 0", "", "0123")
+	r.want("fwd=miss; stored", 1, "Cookie: s=1")
+	r.sends(304, `ETag: "a"`, named, "Set-Cookie: s=2", "X-Own: 2")
+	expect(r.want(valid, 2), "s=2 2")
+	expect(r.want("hit", 2), "")
+	r.pass(time.Hour)
+	a := r.want(valid, 3, `If-None-Match: "a"`)
+	testenv.Equal(t, a.status, 304)
+	expect(a, "s=2 2")
+
+	r = newRig(t, Config{})
+	r.sends(200, named, "Set-Cookie: s=3", "X-Own: 3", "", "0123")
+	a = r.want("fwd=miss; stored", 1, "Range: bytes=1-2")
+	testenv.Equal(t, fmt.Sprint(a.status, a.body), "20612")
+	expect(a, "s=3 3")
+	expect(r.want("hit", 1), "")
+}

@@ -56,7 +56,7 @@ func (s *Stored) Freshen(res Response, rules *Rules) *Stored {
 	})
 	fresh := *s
 	fresh.Requested, fresh.Received = res.Requested, res.Received
-	fresh.Header = slices.DeleteFunc(slices.Clone(s.Header), func(f Field) bool {
+	fresh.Header = slices.DeleteFunc(storable(s.Header, cc.Fields), func(f Field) bool {
 		return update.Has(f.Name) || strings.EqualFold(f.Name, "Age")
 	})
 	fresh.Header = append(fresh.Header, update...)

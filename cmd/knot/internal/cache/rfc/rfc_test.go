@@ -233,6 +233,7 @@ func TestFreshen(t *testing.T) {
 		{`Last-Modified: @-9`, `Date: @60`, "Last-Modified: @-9|Date: @60"},
 		{`Last-Modified: @-9`, `ETag: "b"|Date: @60`, "none"},
 		{`ETag: "a"`, `ETag: "a"|Cache-Control: no-store|Date: @60`, "none"},
+		{`ETag: "a"|X: 1`, `ETag: "a"|Cache-Control: no-cache="x"|X: 2|Date: @60`, `ETag: "a"|Cache-Control: no-cache="x"|Date: @60`},
 		{`ETag: "a"`, `ETag: "a"|Set-Cookie: a=b|Connection: x|X: 1|Date: @60`, `ETag: "a"|Date: @60`},
 	} {
 		s := Restore(Response{200, append(lines(c.stored), Field{"Date", at(0)}), epoch, epoch}, nil, true, &Rules{})

@@ -234,6 +234,17 @@ func storable(h Header, also []string) (kept Header) {
 	return kept
 }
 
+// OfOneClient are the lines of a response that are not stored because they are for the client that has asked alone.
+func OfOneClient(h Header) (own Header) {
+	named := append(controlOf(h).Fields, "Set-Cookie")
+	for _, f := range h {
+		if slices.ContainsFunc(named, func(name string) bool { return strings.EqualFold(name, f.Name) }) {
+			own = append(own, f)
+		}
+	}
+	return own
+}
+
 // varyNames are the names that Vary lists, in lower case, each once.
 func varyNames(h Header) (names []string) {
 	list, _ := h.Get("Vary")
