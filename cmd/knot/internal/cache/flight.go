@@ -133,7 +133,7 @@ func (f *flight) Head(status int, length int64, each func(func(name, value []byt
 		return f.keepOld(status)
 	}
 	stored, _ := rfc.Store(f.req, f.res, f.s.rules)
-	if length > f.s.limits.entry || stored != nil && isStream(stored.Header) {
+	if length > f.s.limits.entry || stored != nil && (isStream(stored.Header) || slices.ContainsFunc(stored.Key, namesClient)) {
 		stored = nil
 	}
 	if stored == nil {
@@ -161,6 +161,12 @@ func (f *flight) Head(status int, length int64, each func(func(name, value []byt
 func isStream(h rfc.Header) bool {
 	ctype, _ := h.Get("Content-Type")
 	return len(ctype) >= len("text/event-stream") && is([]byte(ctype[:len("text/event-stream")]), "text/event-stream")
+}
+
+// namesClient reports whether a line that Vary names is one in which the proxy itself tells the backend who the client is: it is
+// not that of the request.
+func namesClient(l rfc.Field) bool {
+	return l.Name == "x-forwarded-for" || l.Name == "x-real-ip" || l.Name == "forwarded"
 }
 
 // keepOld makes the old entry the answer.

@@ -157,6 +157,16 @@ func TestTold(t *testing.T) {
 	testenv.Equal(t, r.want("hit", 4).body, "for all")
 }
 
+// TestVaryByClient: a response that depends on a line in which the proxy tells who the client is is not kept.
+func TestVaryByClient(t *testing.T) {
+	for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "accept, FORWARDED"} {
+		r := newRig(t, Config{})
+		r.sends(200, fresh, "Vary: "+name, "", "x")
+		r.want("fwd=miss", 1)
+		r.want("fwd=miss", 2)
+	}
+}
+
 // TestPoison: what one client says must not come back to another. Each request of an attacker has a response that repeats
 // it; the next client's must not.
 func TestPoison(t *testing.T) {
