@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
@@ -240,8 +239,7 @@ func (l *listening) prepare(fresh *settings) (*relisten, error) {
 	case <-l.ended:
 		return nil, errNotListening
 	}
-	before := l.now()
-	change, err := addresses.Plan(before, fresh.points)
+	change, err := addresses.Plan(l.now(), fresh.points)
 	if err != nil {
 		return nil, err
 	}
@@ -261,14 +259,7 @@ func (l *listening) prepare(fresh *settings) (*relisten, error) {
 	}
 	if err != nil {
 		change.Undo()
-		if taken := (*addressError)(nil); errors.Is(err, syscall.EADDRINUSE) && errors.As(err, &taken) {
-			for _, p := range before {
-				if port := addresses.Port(p.Addr); port != 0 && port == addresses.Port(taken.addr) {
-					return nil, fmt.Errorf("%w\nKnot itself listens there as %s: it takes a start, or SIGUSR1, to change that", err, p.Addr)
-				}
-			}
-		}
-		return nil, errors.New(explain(err, fresh))
+		return nil, err
 	}
 	return n, nil
 }

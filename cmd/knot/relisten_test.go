@@ -140,3 +140,20 @@ func TestAddressOfTheStartChanges(t *testing.T) {
 	client.CloseIdleConnections()
 	p.end()
 }
+
+// TestAddressesChangePlaces: an address that Knot has open for something else is not said to be another program's. Two reloads move it.
+func TestAddressesChangePlaces(t *testing.T) {
+	first, admin, other := freePort(t), freePort(t), freePort(t)
+	text := "addr = %q\nadmin = %q\nroot = '" + sampleSite + "'\n"
+	file := configFile(t, text, first, admin)
+	p := startRun(t, "-config", file)
+	go io.Copy(io.Discard, p.out)
+	p.reads(file, fmt.Sprintf(text, admin, other), "can't be used", "Knot itself listens there as "+admin)
+	p.reads(file, fmt.Sprintf(text, other, first), "can't be used", "Knot itself listens there as "+first)
+	testenv.True(t, !strings.Contains(p.stderr.String(), "Another program"), "another program is blamed: %s", p.stderr.String())
+	p.reads(file, fmt.Sprintf(text, other, ""), "was read again")
+	p.reads(file, fmt.Sprintf(text, admin, first), "was read again")
+	resp, _ := testenv.Get(t, http.DefaultClient, "http://"+admin+"/notes.txt")
+	testenv.Equal(t, resp.StatusCode, 200)
+	p.end()
+}

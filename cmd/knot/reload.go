@@ -2,16 +2,12 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"reflect"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -39,7 +35,7 @@ func (p *parts) prepare(fresh *settings, errorLog *slog.Logger) (all change, err
 		c, err := prepare(fresh, errorLog)
 		if err != nil {
 			undo()
-			return change{}, errors.New(explain(err, fresh))
+			return change{}, err
 		}
 		changes = append(changes, c)
 	}
@@ -161,17 +157,12 @@ func (a *adminNow) open(addr string, socket *os.File) (err error) {
 
 // prepare listens where fresh says, if that is another address.
 func (a *adminNow) prepare(fresh *settings, errorLog *slog.Logger) (c change, err error) {
-	before := a.configured()
-	if fullAdmin(before) == fullAdmin(fresh.admin) {
+	if fullAdmin(a.configured()) == fullAdmin(fresh.admin) {
 		return change{func() {}, func() {}}, nil
 	}
 	var next *adminServer
 	if fresh.admin != "" {
-		next, err = a.listen(fresh.admin, nil)
-		if port := addresses.Port(fresh.admin); errors.Is(err, syscall.EADDRINUSE) && port != 0 && port == addresses.Port(before) {
-			return change{}, fmt.Errorf("%v\nKnot itself listens there as %s: it takes a start to change that", err, before) // no other program does
-		}
-		if err != nil {
+		if next, err = a.listen(fresh.admin, nil); err != nil {
 			return change{}, err
 		}
 	}

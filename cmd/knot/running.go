@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/addresses"
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
@@ -142,10 +145,12 @@ func (r *running) tooOften() (n uint64) {
 func (r *running) change(fresh *settings, log *slog.Logger) (addrs *relisten, err error) {
 	parts, err := r.parts.prepare(fresh, log)
 	if err != nil {
-		return nil, err
+		return nil, r.explain(err, fresh)
 	}
 	if on := r.on.Load(); on != nil {
-		addrs, err = on.prepare(fresh)
+		if addrs, err = on.prepare(fresh); err != nil {
+			err = r.explain(err, fresh)
+		}
 	}
 	if err == nil {
 		if err = r.load(fresh, log); err != nil && addrs != nil {
@@ -158,6 +163,24 @@ func (r *running) change(fresh *settings, log *slog.Logger) (addrs *relisten, er
 	}
 	parts.apply()
 	return addrs, nil
+}
+
+// explain is the function explain for a reload: an address that can't be listened on may be Knot's own.
+func (r *running) explain(err error, fresh *settings) error {
+	own := []string{r.parts.admin.configured()}
+	if on := r.on.Load(); on != nil {
+		for _, p := range on.now() {
+			own = append(own, p.Addr)
+		}
+	}
+	if taken := (*addressError)(nil); errors.Is(err, syscall.EADDRINUSE) && errors.As(err, &taken) {
+		for _, addr := range own {
+			if port := addresses.Port(addr); port != 0 && port == addresses.Port(taken.addr) {
+				return fmt.Errorf("%w\nKnot itself listens there as %s: it takes a start, or two reloads, to change that", err, addr)
+			}
+		}
+	}
+	return errors.New(explain(err, fresh))
 }
 
 // reload reads the configuration file again and serves what it says now. If something is wrong with it, everything stays as it
