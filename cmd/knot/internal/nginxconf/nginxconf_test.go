@@ -213,6 +213,15 @@ func TestManyTables(t *testing.T) {
 	}
 }
 
+// TestRateOfAZone: the arguments of limit_req_zone may have any order.
+func TestRateOfAZone(t *testing.T) {
+	for _, zone := range []string{"zone=one:10m rate=10r/s", "rate=10r/s zone=one:10m", "zone=one:10m rate=10r/s sync"} {
+		conf := testenv.Need(Parse("f", []byte("limit_req_zone $binary_remote_addr "+zone+"; server { root /srv; limit_req zone=one burst=5; }")))(t)
+		out, _ := Translate(conf)
+		testenv.Contains(t, string(out), "rate = \"10/s\"\nburst = 6\n", zone)
+	}
+}
+
 // TestProtectedLocations: a site is left out if a location of it would be open without a directive that no table is made of.
 func TestProtectedLocations(t *testing.T) {
 	for text, want := range map[string]bool{

@@ -409,7 +409,9 @@ func (t *translation) limits(all []*Directive, patterns []string) (tables []tabl
 			key = "cookie:" + name
 		}
 		for _, a := range zone.Args {
-			rate, _ = strings.CutPrefix(a, "rate=")
+			if text, ok := strings.CutPrefix(a, "rate="); ok {
+				rate = text
+			}
 		}
 		n, err := strconv.Atoi(strings.TrimRight(rate, "r/sm"))
 		burst, burstErr := strconv.Atoi(args["burst"])
