@@ -46,6 +46,12 @@ var standard = func() map[string]bool {
 	return all
 }()
 
+// What OfHTTP2 calls the method that serves a connection, and the one with which the goroutine of a request begins.
+const (
+	HTTP2Connection = "(*serverConn).serve"
+	HTTP2Request    = "(*serverConn).runHandler"
+)
+
 // OfHTTP2 is what a method is called in package golang.org/x/net/http2, such as "(*serverConn).runHandler", or in the copy of that
 // package that net/http has: bundled up to Go 1.26, a package below it since. It is empty for other functions.
 func OfHTTP2(function string) string {

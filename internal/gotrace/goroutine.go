@@ -201,7 +201,7 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 			g.at.wokenBy(m.waker(e, g.at))
 		}
 		g.trail, g.trailed = m.trailOf(e, false), m.now
-		if g.start.Function == serveFunction || funcname.OfHTTP2(g.start.Function) == streamMethod {
+		if g.start.Function == serveFunction || funcname.OfHTTP2(g.start.Function) == funcname.HTTP2Request {
 			m.begin(g, m.now, requestOpen)
 		}
 		return g

@@ -50,9 +50,6 @@ const (
 
 const serveFunction = "net/http.(*conn).serve"
 
-// streamMethod begins the goroutines of requests of HTTP/2.
-const streamMethod = "(*serverConn).runHandler"
-
 // Limits of requests.
 const (
 	usualSlowest = 10

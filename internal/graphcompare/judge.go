@@ -115,15 +115,11 @@ func newJudge(before, after []*bgraph.Snapshot, focus, ignore *regexp.Regexp) *j
 			j.nodes[to], j.names[to] = &was.Nodes[i], oldNames[k]
 		}
 	}
-	for _, s := range j.all {
-		var requests uint64
+	for i, s := range j.all {
+		requests := words.Requests(j.whole[i])
 		working := words.TotalCPU(s) / math.Max(float64(s.Span), 1)
 		for i := range s.Nodes {
-			n := &s.Nodes[i]
-			if n.Reason == "response" {
-				requests += n.Arrivals
-			}
-			if atWork(n) {
+			if n := &s.Nodes[i]; atWork(n) {
 				working += occupancy(s, n)
 			}
 		}
@@ -396,6 +392,9 @@ func (j *judge) steps(v *Verdict) {
 		d, change := j.compare(j.byRequest(total))
 		if d.size = math.Abs(d.After-d.Before) / 1e9 * slices.Max(j.requests); d.size >= j.least {
 			d.Kind, d.Unit, d.Name = KindCPU, "request", "the whole program"
+			if j.all[0] != j.whole[0] { // see Filter
+				d.Name = "all steps that are shown"
+			}
 			v.add(d, change)
 		}
 	}

@@ -22,6 +22,7 @@ const (
 // A scene is a second of a server, by its figures.
 type scene struct {
 	requests    uint64
+	streams     uint64  // of the requests, those of HTTP/2
 	lockWait    float64 // ms
 	queries     uint64  // for each request
 	idle        float64 // ms that each worker waits for work
@@ -63,13 +64,14 @@ func (sc scene) snapshot() *bgraph.Snapshot {
 	node(sceneQuery, "read", sc.requests*sc.queries, 0.1, frame("main.query", 20), handler)
 	node(sceneIdle, "channel receive", sc.requests, sc.idle, frame("main.worker", 30))
 	if !sc.noResponses {
-		node(sceneReply, "response", sc.requests, 0, frame("net/http.(*response).finishRequest", 50))
+		node(sceneReply, "response", sc.requests-sc.streams, 0, frame("net/http.(*response).finishRequest", 50))
 	}
 	e := bgraph.Edge{From: s.Nodes[0].Key, To: s.Nodes[1].Key, Count: sc.requests}
 	for range sc.requests {
 		e.CPU.Add(bgraph.Nanos(sc.cpu * 1e6))
 	}
 	s.Edges = append(s.Edges, e)
+	s.Starts = []bgraph.Start{{Function: "net/http.(*http2serverConn).runHandler", Created: sc.streams, Ended: sc.streams}}
 	s.Sort()
 	return s
 }
@@ -153,6 +155,17 @@ func TestWhatIsWorse(t *testing.T) {
 		t.Errorf("twice the load: %s", verdictOf(v))
 	}
 	testenv.Equal(t, verdictOf(Judge(side(jobs, 1, 1, 1), side(jobs, 2, 2, 2), nil, nil)), "+wait mutex main.lookup")
+}
+
+// Figures are told by request of HTTP/2, too.
+func TestRequestsOfHTTP2(t *testing.T) {
+	some := usualScene.with(func(sc *scene) { sc.requests, sc.streams, sc.idle = 2000, 1000, 3 })
+	more := usualScene.with(func(sc *scene) { sc.requests, sc.streams, sc.idle = 3000, 2000, 2 })
+	testenv.Equal(t, verdictOf(Judge(side(some, 1, 1, 1), side(more, 1, 1, 1), nil, nil)), "")
+	all := usualScene.with(func(sc *scene) { sc.streams = sc.requests })
+	testenv.Equal(t, Judge(side(all, 1), side(all, 1), nil, nil).PerRequest, true, "told by request")
+	part := Judge(side(all, 1), side(all, 1), regexp.MustCompile("mutex"), nil)
+	testenv.Equal(t, part.PerRequest, true, "of a part, told by request")
 }
 
 // A lock that was never waited for has no node.

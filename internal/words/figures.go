@@ -17,6 +17,21 @@ func PerSecond(s *bgraph.Snapshot, count uint64) float64 {
 	return float64(count) / s.Span.Duration().Seconds()
 }
 
+// Requests is how many requests of net/http have ended. Those of HTTP/1 end at a place, and each of HTTP/2 has a goroutine of its own.
+func Requests(s *bgraph.Snapshot) (count uint64) {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Reason == "response" {
+			count += n.Arrivals
+		}
+	}
+	for i := range s.Starts {
+		if st := &s.Starts[i]; funcname.OfHTTP2(st.Function) == funcname.HTTP2Request {
+			count += st.Ended
+		}
+	}
+	return count
+}
+
 // Waiting is how many tasks or goroutines waited at n on average.
 func Waiting(s *bgraph.Snapshot, n *bgraph.Node) float64 {
 	if s.Span <= 0 {

@@ -1,12 +1,14 @@
 package lint
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphcases"
+	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
 // serving is the graph of a server of net/http whose handler waits at some nodes. The first one takes most of the time.
@@ -79,6 +81,17 @@ func TestCauses(t *testing.T) {
 		if f := found[0]; f.Severity != c.severity || f.Check != c.check || f.At != c.at || !strings.Contains(f.Message, c.says) {
 			t.Errorf("%s: got %s %s at %s: %s", name, f.Severity, f.Check, f.At, f.Message)
 		}
+	}
+}
+
+// A request of HTTP/2 counts, as one of HTTP/1 does.
+func TestRepeatedCallsOfHTTP2(t *testing.T) {
+	const stream = "net/http.(*http2serverConn).runHandler"
+	s := serving(waited("read", 10_000, time.Millisecond, "net.(*conn).Read", "main.load", "main.handle", "net/http.serverHandler.ServeHTTP", stream))
+	for _, requests := range []uint64{0, 10_000} {
+		s.Starts = []bgraph.Start{{Function: stream, Created: requests, Ended: requests}}
+		repeated := slices.ContainsFunc(Find(s), func(f Finding) bool { return f.Check == CheckRepeated })
+		testenv.Equal(t, repeated, requests == 0, "%d requests of HTTP/2: each calls the same again and again", requests)
 	}
 }
 

@@ -40,18 +40,15 @@ func (l *linter) requests() {
 	if l.s.Kind != bgraph.KindGoroutines {
 		return
 	}
-	var replies uint64
-	var all bgraph.Nanos // time of requests
-	for i := range l.s.Nodes {
-		n := &l.s.Nodes[i]
-		if n.Reason == "response" {
-			replies += n.Arrivals
-		} else if served(n) {
-			all += n.Wait.Sum
-		}
-	}
+	replies := words.Requests(l.s)
 	if replies < leastRequests {
 		return
+	}
+	var all bgraph.Nanos // time of requests
+	for i := range l.s.Nodes {
+		if n := &l.s.Nodes[i]; served(n) {
+			all += n.Wait.Sum
+		}
 	}
 	each := all / bgraph.Nanos(replies)
 	deps := l.dependencies()

@@ -115,7 +115,7 @@ func (l *linter) nameHandler(f *Finding, e *bgraph.Edge) bool {
 		n = l.s.Node(e.To) // the goroutine began with this step
 	}
 	start := startOf(n)
-	return start == "net/http.(*conn).serve" || funcname.OfHTTP2(start) == "(*serverConn).runHandler"
+	return start == "net/http.(*conn).serve" || funcname.OfHTTP2(start) == funcname.HTTP2Request
 }
 
 // late reports whether one in a hundred ready tasks had to wait for limit or longer.
