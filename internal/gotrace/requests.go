@@ -41,11 +41,11 @@ const (
 type nodeRole uint8
 
 const (
-	roleNone    nodeRole = iota
-	roleIdle             // the connection waits for a request
-	roleHandler          // a handler waits
-	roleReply            // the response has been sent
-	roleProfile          // net/http/pprof, which serves as long as it is asked to
+	roleNone      nodeRole = iota
+	roleIdle               // the connection waits for a request
+	roleHandler            // a handler waits
+	roleReply              // the response has been sent
+	roleNoRequest          // net/http/pprof, which serves as long as it is asked to, or a connection of HTTP/2, also below a handler (h2c)
 )
 
 const serveFunction = "net/http.(*conn).serve"
@@ -73,10 +73,10 @@ func (m *model) setRole(n *node) {
 		case f == replyFunction:
 			n.role = roleReply
 			return
-		case strings.HasPrefix(f, "net/http/pprof."):
-			n.role = roleProfile
+		case strings.HasPrefix(f, "net/http/pprof."), funcname.OfHTTP2(f) == funcname.HTTP2Connection:
+			n.role = roleNoRequest
 			return
-		case f == "net/http.serverHandler.ServeHTTP":
+		case f == "net/http.serverHandler.ServeHTTP", funcname.OfHTTP2(f) == funcname.HTTP2Request && i > 0 && funcname.OfHTTP2(n.Stack[i-1].Function) == "":
 			served = true
 		case f == serveFunction && n.Reason == "read" && !served:
 			n.role = roleIdle
@@ -96,9 +96,13 @@ func (m *model) setRole(n *node) {
 func handlerIndex(stack []bgraph.Frame) int {
 	at := len(stack) - 1
 	for i := len(stack) - 1; i > 0 && !strings.HasPrefix(stack[i].Function, "net/http.(*Client)."); i-- {
-		switch stack[i].Function {
+		switch f := stack[i].Function; f {
 		case "net/http.serverHandler.ServeHTTP", "net/http.HandlerFunc.ServeHTTP", "net/http.(*ServeMux).ServeHTTP":
 			at = i - 1
+		default:
+			if funcname.OfHTTP2(f) == funcname.HTTP2Request {
+				at = i - 1
+			}
 		}
 	}
 	next := func(from int) int { // the next frame of the program
@@ -156,7 +160,7 @@ func (m *model) drop(g *goroutine) {
 // visit notes that g arrives at a node, after its trail up to that moment.
 func (m *model) visit(g *goroutine, n *node, until trace.Time) {
 	switch {
-	case n.role == roleIdle || n.role == roleProfile:
+	case n.role == roleIdle || n.role == roleNoRequest:
 		m.drop(g)
 	case n.role == roleHandler:
 		if g.req.state == requestNone {

@@ -333,3 +333,29 @@ func TestHTTP2OfAllReleases(t *testing.T) {
 		}
 	}
 }
+
+// TestHTTP2WithoutTLS: a connection that a handler makes one of HTTP/2 (h2c) is no request. The requests on it are named by the functions
+// that handle them, also if they wait last where the response is sent.
+func TestHTTP2WithoutTLS(t *testing.T) {
+	const http2, handler = "golang.org/x/net/http2", "main.(*app).ServeHTTP"
+	request := http2 + ".(*serverConn).runHandler"
+	s := newRequestStream(t)
+	s.wake(1, none, 1, trace.NoStack)
+	s.block(1, "select", stackOf(http2+".(*serverConn).serve", http2+".(*Server).ServeConn", http2+"/h2c.h2cHandler.ServeHTTP", "net/http.serverHandler.ServeHTTP", serveFunction))
+	s.now++
+	s.change(s.now, 2, 3, trace.GoNotExist, trace.GoRunnable, "", stackOf(request))
+	s.change(s.now, none, 3, trace.GoRunnable, trace.GoRunning, "", trace.NoStack)
+	s.block(3, "sleep", stackOf("time.Sleep", "main.load", handler, request))
+	s.wake(100, none, 3, trace.NoStack)
+	s.block(3, "select", stackOf(http2+".(*serverConn).writeDataFromHandler", http2+".(*responseWriterState).writeChunk", http2+".(*responseWriter).handlerDone", request))
+	s.wake(10, none, 3, trace.NoStack)
+	s.change(s.now, 3, 3, trace.GoRunning, trace.GoNotExist, "", trace.NoStack)
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	if len(got.Spans) != 1 || got.Spans[0].Name != handler || got.Spans[0].Times.Count != 1 {
+		t.Errorf("got %+v; want a request of %s", got.Spans, handler)
+	}
+	if len(got.Slowest) != 1 || got.Slowest[0].Name != handler {
+		t.Errorf("the slowest are %+v; want only one of %s", got.Slowest, handler)
+	}
+}

@@ -278,7 +278,7 @@ var workFunctions = []string{".ServeHTTP", "testing.tRunner", "testing.(*B).runN
 
 // atWork reports whether goroutines at n are in the middle of their work, rather than idle.
 func atWork(n *bgraph.Node) bool {
-	return slices.Contains(workReasons, n.Reason) || slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool {
+	return slices.Contains(workReasons, n.Reason) || !words.ServesHTTP2(n) && slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool {
 		return slices.ContainsFunc(workFunctions, func(end string) bool { return strings.HasSuffix(f.Function, end) })
 	})
 }

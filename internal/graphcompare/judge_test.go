@@ -168,6 +168,15 @@ func TestRequestsOfHTTP2(t *testing.T) {
 	testenv.Equal(t, part.PerRequest, true, "of a part, told by request")
 }
 
+// A connection that a handler has made one of HTTP/2 (h2c) waits for requests, and is not at work.
+func TestConnectionsOfHTTP2AreIdle(t *testing.T) {
+	const http2 = "golang.org/x/net/http2"
+	for callee, want := range map[string]bool{http2 + ".(*serverConn).serve": false, "main.load": true} {
+		n := bgraph.Node{Reason: "select", Stack: []bgraph.Frame{{Function: callee}, {Function: http2 + "/h2c.h2cHandler.ServeHTTP"}, {Function: "net/http.serverHandler.ServeHTTP"}}}
+		testenv.Equal(t, atWork(&n), want, "%s: at work", callee)
+	}
+}
+
 // A lock that was never waited for has no node.
 func TestALockThatIsNew(t *testing.T) {
 	without := side(usualScene, 1, 1, 1)

@@ -32,6 +32,12 @@ func Requests(s *bgraph.Snapshot) (count uint64) {
 	return count
 }
 
+// ServesHTTP2 reports whether n is a wait of a connection of HTTP/2 for all of its requests. It may be below a handler, which has made it one
+// of HTTP/2 (h2c).
+func ServesHTTP2(n *bgraph.Node) bool {
+	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return funcname.OfHTTP2(f.Function) == funcname.HTTP2Connection })
+}
+
 // Waiting is how many tasks or goroutines waited at n on average.
 func Waiting(s *bgraph.Snapshot, n *bgraph.Node) float64 {
 	if s.Span <= 0 {

@@ -140,5 +140,7 @@ func ofNetHTTP(function string) bool {
 
 // served reports whether the stack is that of a handler of net/http.
 func served(n *bgraph.Node) bool {
-	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.serverHandler.ServeHTTP" })
+	return !words.ServesHTTP2(n) && slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool {
+		return f.Function == "net/http.serverHandler.ServeHTTP" || funcname.OfHTTP2(f.Function) == funcname.HTTP2Request
+	})
 }

@@ -95,6 +95,15 @@ func TestRepeatedCallsOfHTTP2(t *testing.T) {
 	}
 }
 
+// A connection that a handler has made one of HTTP/2 (h2c) is no request, but its requests are.
+func TestHTTP2WithoutTLS(t *testing.T) {
+	const http2 = "golang.org/x/net/http2"
+	conn := waited("select", 1, time.Second, http2+".(*serverConn).serve", http2+"/h2c.h2cHandler.ServeHTTP", "net/http.serverHandler.ServeHTTP", "net/http.(*conn).serve")
+	request := waited("sleep", 1, time.Second, "time.Sleep", "main.(*app).ServeHTTP", http2+".(*serverConn).runHandler")
+	testenv.Equal(t, served(&conn), false, "a connection is served")
+	testenv.Equal(t, served(&request), true, "a request is served")
+}
+
 // A goroutine that is preempted because others have the Ps waits for its turn, and is not blamed.
 func TestPreemptedIsNotYielding(t *testing.T) {
 	for _, f := range Find(graphcases.Traced(func(s *bgraph.Snapshot) {
