@@ -237,8 +237,11 @@ func (j *judge) findings(v *Verdict) {
 		seen := map[id]bool{}
 		for _, f := range lint.FindPart(j.whole[i], s) {
 			at := id{check: f.Check, node: j.keyIn(i, f.Node), to: j.keyIn(i, f.To)}
-			if f.Node == 0 {
-				at.name = f.Name
+			switch {
+			case f.Node == 0 || strings.HasPrefix(f.Name, "goroutines of "): // wherever most of them wait
+				at.node, at.name = 0, f.Name
+			case f.Check == lint.CheckConvoy || f.Check == lint.CheckQueue: // whatever the holder does for longest
+				at.to = 0
 			}
 			if f.Severity == lint.SeverityInfo || seen[at] {
 				continue
@@ -250,7 +253,7 @@ func (j *judge) findings(v *Verdict) {
 				found[at] = d
 				order = append(order, at)
 			}
-			d.Node, d.Name, d.At = at.node, f.Check+": "+f.Name, shortPlace(f.At)
+			d.Node, d.Name, d.At = j.keyIn(i, f.Node), f.Check+": "+f.Name, shortPlace(f.At)
 			d.Text = f.Message
 			if i < j.old {
 				d.Before++

@@ -217,6 +217,34 @@ func TestFindingsThatAreNew(t *testing.T) {
 	}
 }
 
+// A finding is the same, whichever wait of the holder of a lock is the longest, and wherever most goroutines wait that do not end.
+func TestFindingsThatAreTheSame(t *testing.T) {
+	capture := func(some, others int64) []*bgraph.Snapshot {
+		s := &bgraph.Snapshot{Kind: bgraph.KindGoroutines, Span: 1e9, Sampling: 1}
+		node := func(key bgraph.Key, reason string, line int, now int64, wait bgraph.Nanos) {
+			const visits = 1000
+			n := bgraph.Node{Key: key, Reason: reason, Arrivals: visits + uint64(now), Departures: visits, Now: now, Peak: now,
+				Stack: []bgraph.Frame{{Function: "main.(*store).get", File: "/src/main.go", Line: line}, {Function: "main.work", File: "/src/main.go", Line: 9}}}
+			for range visits {
+				n.Wait.Add(wait)
+			}
+			s.Nodes = append(s.Nodes, n)
+		}
+		node(0x200, "mutex", 10, 0, 10e6)
+		node(0x201, "channel receive", 20, some, bgraph.Nanos(some)*1000)
+		node(0x202, "select", 30, others, bgraph.Nanos(others)*1000)
+		s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.(*store).get", File: "/src/main.go", Line: 40, Count: 1000}}
+		s.Starts = []bgraph.Start{{Function: "main.work", File: "/src/main.go", Line: 8, Created: 500, Now: 500}}
+		return []*bgraph.Snapshot{s}
+	}
+	got := verdictOf(Judge(side(usualScene, 1), capture(300, 200), nil, nil))
+	testenv.Contains(t, got, "+finding convoy: mutex main.(*store).get")
+	testenv.Contains(t, got, "+finding growing: goroutines of main.work")
+	if got := verdictOf(Judge(capture(300, 200), capture(200, 300), nil, nil)); strings.Contains(got, "finding") {
+		t.Errorf("got %s; want the same findings", got)
+	}
+}
+
 func TestVerdictText(t *testing.T) {
 	after := usualScene.with(func(sc *scene) { sc.queries, sc.idle, sc.cpu = 20, 20, 0.01 })
 	v := Judge(side(usualScene, 1, 1.1, 1.2), side(after, 3, 3.1, 3.3), nil, nil)
