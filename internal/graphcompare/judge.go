@@ -417,25 +417,30 @@ func (j *judge) steps(v *Verdict) {
 
 // spans compares how long tasks and regions of runtime/trace took.
 func (j *judge) spans(v *Verdict) {
-	means := map[[2]string]series{}
+	type figures struct {
+		mean series
+		most float64 // a second, in one capture
+	}
+	spans := map[[2]string]*figures{}
 	for i, s := range j.all {
 		for at := range s.Spans {
 			sp := &s.Spans[at]
 			k := [2]string{sp.Kind, sp.Name}
-			if means[k] == nil {
-				means[k] = j.newSeries()
+			if spans[k] == nil {
+				spans[k] = &figures{mean: j.newSeries()}
 			}
 			if sp.Times.Count > 0 {
-				means[k][i] = float64(sp.Times.Mean())
+				spans[k].mean[i] = float64(sp.Times.Mean())
+				spans[k].most = max(spans[k].most, words.PerSecond(s, sp.Times.Count))
 			}
 		}
 	}
-	for k, s := range means {
-		d, change := j.compare(s)
-		if change == 0 || k[0] == "log" || k[0] == "request" { // a part of a task; the places of requests are compared
+	for k, sp := range spans {
+		d, change := j.compare(sp.mean)
+		d.Kind, d.Name, d.Unit, d.size = KindTask, k[0]+" "+words.Clean(k[1]), k[0], math.Abs(d.After-d.Before)/1e9*sp.most
+		if k[0] == "log" || k[0] == "request" || d.size < j.least { // a part of a task; the places of requests are compared
 			continue
 		}
-		d.Kind, d.Name, d.Unit, d.size = KindTask, k[0]+" "+words.Clean(k[1]), k[0], math.Abs(d.After-d.Before)/1e9
 		v.add(d, change)
 	}
 }

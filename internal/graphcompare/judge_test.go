@@ -245,6 +245,36 @@ func TestFindingsThatAreTheSame(t *testing.T) {
 	}
 }
 
+// Tasks and regions count by the time that they take in all.
+func TestSlowerTasks(t *testing.T) {
+	with := func(kind string, count int, took bgraph.Nanos) []*bgraph.Snapshot {
+		sp := bgraph.Span{Kind: kind, Name: "init"}
+		for range count {
+			sp.Times.Add(took)
+		}
+		all := side(usualScene, 1, 1, 1)
+		for _, s := range all {
+			s.Spans = []bgraph.Span{sp}
+		}
+		return all
+	}
+	for _, c := range []struct {
+		kind        string
+		count       int // a second
+		before, now bgraph.Nanos
+		want        string
+	}{
+		{"region", 1, 2e3, 5e3, ""},
+		{"region", 1, 1e6, 500e6, "+task region init"},
+		{"task", 1000, 1e6, 3e6, "+task task init"},
+		{"task", 1000, 3e6, 1e6, "-task task init"},
+		{"request", 1000, 1e6, 3e6, ""},
+	} {
+		v := Judge(with(c.kind, c.count, c.before), with(c.kind, c.count, c.now), nil, nil)
+		testenv.Equal(t, verdictOf(v), c.want, "%d times a %s of %v, then %v", c.count, c.kind, c.before, c.now)
+	}
+}
+
 func TestVerdictText(t *testing.T) {
 	after := usualScene.with(func(sc *scene) { sc.queries, sc.idle, sc.cpu = 20, 20, 0.01 })
 	v := Judge(side(usualScene, 1, 1.1, 1.2), side(after, 3, 3.1, 3.3), nil, nil)
