@@ -104,6 +104,24 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 	testenv.Equal(t, served(&request), true, "a request is served")
 }
 
+// What helps requests of net/http's client is not what helps queries.
+func TestConnectionsToAHostThatDoesNotAnswer(t *testing.T) {
+	const client, database = "MaxConnsPerHost", "SetMaxOpenConns"
+	for waits, want := range map[string][2]string{"net/http.(*Transport).getConn": {client, database}, "database/sql.(*DB).conn": {database, client}} {
+		for _, left := range []int{0, 300} {
+			n := waited("pool", left, 30*time.Millisecond, waits, "main.ask", "main.main")
+			if left == 0 {
+				n.Arrivals, n.Now, n.Oldest = 4, 4, bgraph.Nanos(5*time.Second)
+			}
+			found := Find(serving(n))
+			at := slices.IndexFunc(found, func(f Finding) bool { return f.Node == 100 })
+			if at < 0 || !strings.Contains(found[at].Advice, want[0]) || strings.Contains(found[at].Advice, want[1]) {
+				t.Errorf("%s, of which %d have left: got %+v", waits, left, found)
+			}
+		}
+	}
+}
+
 // A goroutine that is preempted because others have the Ps waits for its turn, and is not blamed.
 func TestPreemptedIsNotYielding(t *testing.T) {
 	for _, f := range Find(graphcases.Traced(func(s *bgraph.Snapshot) {

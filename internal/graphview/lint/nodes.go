@@ -70,7 +70,7 @@ func (l *linter) convoy(n *bgraph.Node) {
 		f.Advice = "The lock seems to be held while the {task} waits for something else. Release it before that wait, or use several locks, one for each part of what it guards."
 	}
 	if n.Reason == "pool" {
-		f.Advice = poolAdvice
+		f.Advice = poolAdvice(n)
 	}
 	if n.Reason == "semaphore" {
 		f.Severity = SeverityInfo
@@ -155,7 +155,7 @@ func (l *linter) piles() {
 		grown := int64(n.Arrivals - n.Departures)
 		stay := (n.MeanWait() + n.Ready.Mean()).Duration()
 		expected := words.PerSecond(l.s, n.Departures) * stay.Seconds()
-		f := Finding{Severity: SeverityWarning, Check: CheckPileUp, Node: n.Key, Advice: pileAdvice(n.Reason)}
+		f := Finding{Severity: SeverityWarning, Check: CheckPileUp, Node: n.Key, Advice: pileAdvice(n)}
 		switch {
 		case l.s.Period && grown >= pileTasks && float64(grown) >= 0.1*float64(n.Arrivals):
 			f.Message = fmt.Sprintf("In %v %s {tasks} came and %s left: %s more than before, now %s.",
@@ -181,12 +181,17 @@ func (l *linter) piles() {
 // sendLimit is how long a crowd may wait to send: less is a queue that keeps the receivers busy.
 const sendLimit = 100 * time.Millisecond
 
-const poolAdvice = "All connections of the pool are in use. See what runs and waits while it has one: close Rows and end transactions on every path, query less, or allow more connections (SetMaxOpenConns)."
+func poolAdvice(n *bgraph.Node) string {
+	if ofClient(n) {
+		return "Connections are being made, or as many as MaxConnsPerHost allows are in use. See whether the other side answers, give dials and requests a time limit, and read each response to its end and close it."
+	}
+	return "All connections of the pool are in use. See what runs and waits while it has one: close Rows and end transactions on every path, query less, or allow more connections (SetMaxOpenConns)."
+}
 
-func pileAdvice(reason string) string {
-	switch reason {
+func pileAdvice(n *bgraph.Node) string {
+	switch n.Reason {
 	case "pool":
-		return poolAdvice
+		return poolAdvice(n)
 	case "channel send":
 		return "The receivers are slower than the senders: add receivers, make them faster, or let fewer {tasks} send."
 	case "write":
@@ -250,7 +255,7 @@ func (l *linter) stuck() {
 		} else {
 			f.Message += "; none has left in " + l.s.Span.String() + "."
 		}
-		f.Advice = stuckAdvice(n.Reason)
+		f.Advice = stuckAdvice(n)
 		l.add(float64(n.Oldest), f)
 	}
 }
@@ -265,7 +270,7 @@ func (l *linter) neverGot(n *bgraph.Node, deadlocked bool) bool {
 		n.Reason == "semaphore" || !slices.Contains(lockWaits, n.Reason) {
 		return false
 	}
-	f := Finding{Severity: SeverityInfo, Check: CheckStuck, Node: n.Key, Advice: stuckAdvice(n.Reason)}
+	f := Finding{Severity: SeverityInfo, Check: CheckStuck, Node: n.Key, Advice: stuckAdvice(n)}
 	if float64(n.Now) >= convoyTasks || n.Oldest >= bgraph.Nanos(longHeld) {
 		f.Severity = SeverityWarning
 	}
@@ -277,10 +282,10 @@ func (l *linter) neverGot(n *bgraph.Node, deadlocked bool) bool {
 	return true
 }
 
-func stuckAdvice(reason string) string {
-	switch {
+func stuckAdvice(n *bgraph.Node) string {
+	switch reason := n.Reason; {
 	case reason == "pool":
-		return poolAdvice
+		return poolAdvice(n)
 	case reason == "semaphore" || reason == "mutex" || strings.HasPrefix(reason, "rwmutex"):
 		return "Look for a path that keeps the lock: one that returns without unlocking, or that waits for ever with it."
 	case reason == "channel send":

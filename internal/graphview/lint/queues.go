@@ -58,15 +58,20 @@ func (l *linter) poolQueue(n *bgraph.Node, waiting float64) {
 	if l.dialled(n, waiting) {
 		return
 	}
-	l.addTimed(waiting, n.Wait.Sum, Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key, Advice: poolAdvice,
+	l.addTimed(waiting, n.Wait.Sum, Finding{Severity: SeverityWarning, Check: CheckConvoy, Node: n.Key, Advice: poolAdvice(n),
 		Message: fmt.Sprintf("All connections of the pool are in use at %s: %s goroutines wait for one, each for %v. %s get one in a second.",
 			atFrame(n.Place()), words.Rate(waiting), n.MeanWait(), words.Rate(words.PerSecond(l.s, n.Departures)))})
+}
+
+// ofClient reports whether requests of net/http's client wait at n for a connection.
+func ofClient(n *bgraph.Node) bool {
+	return slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*Transport).getConn" })
 }
 
 // dialled reports whether requests of net/http's client wait at n for connections that are being made, rather than for some in use, and
 // says so: each request makes a connection of its own.
 func (l *linter) dialled(n *bgraph.Node, waiting float64) bool {
-	if !slices.ContainsFunc(n.Stack, func(f bgraph.Frame) bool { return f.Function == "net/http.(*Transport).getConn" }) {
+	if !ofClient(n) {
 		return false
 	}
 	in := 0.0
