@@ -145,8 +145,9 @@ func (l *linter) trust() {
 		for i := range l.s.Edges {
 			steps += l.s.Edges[i].Count
 		}
+		without := max(words.Ratio(float64(o.Nodes), float64(arrivals)), words.Ratio(float64(o.Edges), float64(steps)))
 		l.add(0, Finding{
-			Severity: SeverityWarning, Check: CheckOverflow,
+			Severity: severityIf(l.s.Kind != bgraph.KindGoroutines || without >= fullShare), Check: CheckOverflow,
 			Message: fmt.Sprintf("The graph is full: %s of %s waits found no room as a node (limit %s), %s of %s steps none as an edge, and %s wakes from elsewhere none as a crossing (limit %s for each {loop}).",
 				words.Count(o.Nodes), words.Count(arrivals), words.Count(o.MaxNodes), words.Count(o.Edges), words.Count(steps), words.Count(o.Wakes), words.Count(o.MaxEdges)),
 			Advice: "Raise the limits (capriccio.WithGraphLimits). If recursion or generated code makes a place of its own for each depth, give the place a label with ressched.YieldAt.",

@@ -216,6 +216,7 @@ func isPlace(k bgraph.Key) bool { return k > bgraph.KeyOverflow }
 var goroutineAdvice = map[string]string{
 	CheckLongStep:   "While it computes it has a P for itself, 10 ms at a time. Look at it with a CPU profile; do less per request, or bound how many such goroutines run at a time.",
 	CheckSaturated:  "There is more to do than the Ps can: raise GOMAXPROCS or the CPU limit of the container, do less, or turn work away earlier.",
+	CheckOverflow:   "Take a shorter trace, or one of fewer tests (-run).",
 	CheckStarvation: "Either very many goroutines became ready at once, or a long step was in the way: see what ran meanwhile with go tool trace.",
 }
 

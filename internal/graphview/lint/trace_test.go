@@ -134,7 +134,8 @@ func TestLittleOfItIsARemark(t *testing.T) {
 				s.Stopped.Add(bgraph.Nanos(30 * time.Millisecond))
 			}
 		},
-		CheckAssist: func(s *bgraph.Snapshot, much uint64) { s.Edges[0].Parts.Assist = bgraph.Nanos(5e6 * much) },
+		CheckOverflow: func(s *bgraph.Snapshot, much uint64) { s.Overflow.Nodes = 30 * much },
+		CheckAssist:   func(s *bgraph.Snapshot, much uint64) { s.Edges[0].Parts.Assist = bgraph.Nanos(5e6 * much) },
 		CheckPingPong: func(s *bgraph.Snapshot, much uint64) {
 			s.Nodes[0].Wakers = []bgraph.Waker{{Function: "main.send", Line: 7, Count: 1000}}
 			e := &s.Edges[0]
@@ -183,8 +184,8 @@ func TestLintWordsOfTraces(t *testing.T) {
 	sc := sick()
 	sc.Kind = bgraph.KindGoroutines
 	for _, f := range Find(sc.Snapshot) {
-		for _, word := range []string{"task.Yield", "task.Offload", "{", "}", " tasks ", " loops "} {
-			if f.Check != CheckLeak && f.Check != CheckUnbalanced && f.Check != CheckOverflow && hasWord(f.Message+f.Advice, word) {
+		for _, word := range []string{"task.Yield", "task.Offload", "capriccio.", "ressched.", "{", "}", " tasks ", " loops "} {
+			if f.Check != CheckLeak && f.Check != CheckUnbalanced && hasWord(f.Message+f.Advice, word) {
 				t.Errorf("%s says %q: %s %s", f.Check, word, f.Message, f.Advice)
 			}
 		}
