@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -206,8 +207,16 @@ func (r *recorder) stopped(why string) error {
 	return nil
 }
 
-// recordOnce writes one recording, and removes old ones.
+// recordOnce writes one recording, and removes old ones: if it could not be written, too, as the disk may be full.
 func (r *recorder) recordOnce(ctx context.Context) error {
+	err := r.write(ctx)
+	if ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(err, r.keep.prune(r.dir, r.sur.clock.Now()))
+}
+
+func (r *recorder) write(ctx context.Context) error {
 	s, err := r.src.Snapshot(ctx)
 	if err != nil {
 		return err
@@ -216,5 +225,5 @@ func (r *recorder) recordOnce(ctx context.Context) error {
 		return err
 	}
 	r.written++
-	return r.keep.prune(r.dir, r.sur.clock.Now())
+	return nil
 }

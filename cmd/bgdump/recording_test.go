@@ -39,13 +39,13 @@ type underWay struct {
 	made   int
 }
 
-func record(t *testing.T, keep int) *underWay {
+func record(t *testing.T, keep retention) *underWay {
 	u := &underWay{t: t, src: new(scripted), clock: newFakeClock(), dir: filepath.Join(t.TempDir(), "new", "folder"), done: make(chan error, 1), first: shop(t)}
 	ctx, cancel := context.WithCancel(context.Background())
 	u.cancel = cancel
 	t.Cleanup(cancel)
 	u.answers(nil)
-	r := &recorder{src: u.src, dir: u.dir, interval: time.Minute, keep: retention{number: keep}, sur: &surroundings{clock: u.clock, stderr: &u.stderr}}
+	r := &recorder{src: u.src, dir: u.dir, interval: time.Minute, keep: keep, sur: &surroundings{clock: u.clock, stderr: &u.stderr}}
 	go func() { u.done <- r.run(ctx) }()
 	return u
 }
@@ -81,7 +81,7 @@ func (u *underWay) stop() string {
 }
 
 func TestRecordingIsBounded(t *testing.T) {
-	u := record(t, 3)
+	u := record(t, retention{number: 3})
 	u.rounds(0)
 	testenv.Must(t, os.WriteFile(filepath.Join(u.dir, "20260314T031200.000Z-other-1.bgraph"), nil, 0o600))
 	testenv.Must(t, os.WriteFile(filepath.Join(u.dir, "20260314T031200.000Z-shop-12.bgraph"), nil, 0o600)) // an earlier run
@@ -106,7 +106,7 @@ func TestRecordingIsBounded(t *testing.T) {
 }
 
 func TestRecordingEverything(t *testing.T) {
-	u := record(t, 0)
+	u := record(t, retention{})
 	u.rounds(5)
 	u.stop()
 	if got := names(t, u.dir); len(got) != 6 {
@@ -115,7 +115,7 @@ func TestRecordingEverything(t *testing.T) {
 }
 
 func TestRecordingSurvivesFailures(t *testing.T) {
-	u := record(t, 0)
+	u := record(t, retention{})
 	u.rounds(1)
 	u.answers(errors.New("gone\nfor now"))
 	u.rounds(3)
@@ -145,6 +145,17 @@ func TestRecordingSurvivesFailures(t *testing.T) {
 	}
 }
 
+// What is too old goes while nothing is written, too.
+func TestOldRecordingsGoAlsoIfNoneIsWritten(t *testing.T) {
+	u := record(t, retention{age: 2 * time.Minute})
+	u.rounds(2)
+	testenv.Equal(t, len(names(t, u.dir)), 3, "recordings")
+	u.answers(errors.New("gone"))
+	u.rounds(5)
+	u.stop()
+	testenv.EqualSlices(t, names(t, u.dir), nil, "the folder")
+}
+
 func TestRecordingOfWhatIsNotThere(t *testing.T) {
 	src := new(scripted)
 	src.gives(nil, errors.New("not there"))
@@ -155,7 +166,7 @@ func TestRecordingOfWhatIsNotThere(t *testing.T) {
 }
 
 func TestRecordingEndsWithTheProcess(t *testing.T) {
-	u := record(t, 0)
+	u := record(t, retention{})
 	u.rounds(1)
 	u.answers(endedError{errors.New("there is no process 4711")})
 	u.clock.advance(time.Minute)
