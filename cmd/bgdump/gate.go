@@ -81,7 +81,12 @@ func captures(ctx context.Context, arg string, sur *surroundings, set *settings)
 		return nil, fmt.Errorf("%d captures on one side; want at most %d", len(names), maxSources)
 	}
 	var all []*bgraph.Snapshot
-	for _, name := range names {
+	for i, name := range names {
+		if at := slices.Index(names[:i], name); at >= 0 && all[at].Kind != bgraph.KindGoroutines { // a capture is what happens until then
+			if err := wait(ctx, sur.clock, usualTracing); err != nil {
+				return nil, err
+			}
+		}
 		src, err := openSource(ctx, name, sur, set)
 		if err != nil {
 			return nil, err

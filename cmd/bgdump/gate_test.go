@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,22 @@ func TestGateOnRecordings(t *testing.T) {
 	other := later(shop(t), 20*time.Second)
 	other.Program.PID = 815
 	testenv.Contains(t, command(t, "-lint", shopFile, writeDump(t, other)).out, "1 capture before, 1 after")
+}
+
+// A program of this runtime that is listed several times is asked again after as long as a trace takes.
+func TestGateOnARunningProgram(t *testing.T) {
+	clk := newFakeClock()
+	clk.short = usualTracing
+	begun := clk.Now()
+	address, _ := serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
+		testenv.Check(t, later(shop(t), clk.Now().Sub(begun)).Encode(w))
+	})
+	list := strings.Join([]string{address, address, address}, ",")
+	all := testenv.Need(captures(context.Background(), list, &surroundings{clock: clk}, &settings{timeout: time.Minute}))(t)
+	testenv.MustEqual(t, len(all), 2, "captures")
+	for _, s := range all {
+		testenv.Equal(t, s.Span.Duration(), usualTracing, "a capture covers")
+	}
 }
 
 func TestGateOnBadInput(t *testing.T) {
