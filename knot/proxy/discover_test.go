@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
 	"github.com/capriccio-go/capriccio/netpoll"
@@ -182,6 +183,35 @@ func TestDiscoverLosesNoRequest(t *testing.T) {
 	testenv.Must(t, set(nil, nil))
 	if room, gone := b.enter(); room || !gone {
 		t.Error("a backend that was removed takes a request up")
+	}
+}
+
+// TestDiscoverMovesTheQueue: a request that waits for its turn at a backend which is removed goes to another one, with one try.
+func TestDiscoverMovesTheQueue(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		f, set := discovering(t, Config{HTTP2: http2, MaxConns: 1, QueueTimeout: time.Hour, Tries: 1})
+		arrived, answer := make(chan bool, 2), make(chan bool)
+		testenv.Must(t, set([]string{behind(t, func(w http.ResponseWriter, _ *http.Request) {
+			arrived <- true
+			<-answer
+			w.Write([]byte("removed"))
+		})}, nil))
+		asks := func() (body chan string) {
+			body = make(chan string, 1)
+			go func() {
+				text, _ := f.asks("/")
+				body <- text
+			}()
+			return body
+		}
+		first := asks()
+		<-arrived
+		second := asks()
+		testenv.Until(t, "a wait", func() bool { return f.stats().Queued == 1 })
+		testenv.Must(t, set(behinds(t, 1), nil))
+		close(answer)
+		testenv.Equal(t, <-first, "removed", "HTTP/2 %v: the request under way", http2)
+		testenv.Equal(t, <-second, "0", "HTTP/2 %v: the request that waited", http2)
 	}
 }
 

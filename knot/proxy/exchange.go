@@ -253,6 +253,10 @@ func (e *exchange) tryOnce(b *backend) error {
 		b.exit()
 		return err
 	}
+	if b.removed.Load() {
+		b.leave(nil, false)
+		return errRemoved
+	}
 	if b.http2 != nil {
 		return e.tryHTTP2(b)
 	}

@@ -49,6 +49,9 @@ var (
 	errGone      = errors.New("the client has gone")
 )
 
+// errRemoved is the error of a try whose backend was removed before the request was sent: while it waited for its turn, for instance.
+var errRemoved = errors.New("the backend was removed")
+
 // errOver stops the task that sends a body to a backend that has answered.
 var errOver = errors.New("the backend has answered")
 

@@ -121,20 +121,23 @@ func (e *exchange) serve() error {
 		return &failure{status: 503, cause: causeNoBackend, err: errNoBackend}
 	}
 	for try := 1; ; try++ {
-		if room, gone := b.enter(); gone {
+		err := errRemoved
+		if room, gone := b.enter(); room {
+			err = e.try(b)
+		} else if !gone {
+			b.counts.failures[causeQueue].Add(1)
+			return &failure{status: 503, cause: causeQueue, backend: b.name, err: errQueueFull}
+		}
+		switch err {
+		case nil:
+			return nil
+		case errRemoved:
 			if b = e.pick(e.tried); b == nil {
 				p.noBackend.Add(1)
 				return &failure{status: 503, cause: causeNoBackend, err: errNoBackend}
 			}
 			try--
 			continue
-		} else if !room {
-			b.counts.failures[causeQueue].Add(1)
-			return &failure{status: 503, cause: causeQueue, backend: b.name, err: errQueueFull}
-		}
-		err := e.try(b)
-		if err == nil {
-			return nil
 		}
 		b = e.b // a hedge may have taken its place
 		var f *failure

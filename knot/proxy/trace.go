@@ -62,7 +62,7 @@ func (e *exchange) tryTraced(b *backend) error {
 	}
 	if errors.As(err, &f) {
 		cause = f.cause.String()
-	} else if err != nil {
+	} else if err != nil && err != errRemoved {
 		cause = "client" // its body
 	}
 	step.End(status, cause)
