@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/ownctx"
@@ -79,7 +78,10 @@ func (b *backend) base() string {
 // A progressTimeout cancels a request that makes no progress.
 type progressTimeout struct {
 	timer *time.Timer
-	limit atomic.Int64 // of the present step, in nanoseconds; atomic
+
+	mu       sync.Mutex
+	limit    time.Duration // of the present step; 0: none; guarded by mu
+	isPaused bool          // a piece of the client's body is awaited, for which the client has its own time; guarded by mu
 }
 
 // newProgressTimeout returns one that does not run yet. When it does, cancel gets os.ErrDeadlineExceeded.
@@ -89,16 +91,26 @@ func newProgressTimeout(cancel context.CancelCauseFunc) *progressTimeout {
 	return p
 }
 
-// wait begins a step that may take limit from here, and from each progress; 0: for ever.
+// wait begins a step that may take limit from here, and from the end of each pause; 0: for ever.
 func (p *progressTimeout) wait(limit time.Duration) {
-	p.limit.Store(int64(limit))
-	p.progress()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = limit
+	p.arm()
 }
 
-// progress gives the present step its whole time again.
-func (p *progressTimeout) progress() {
-	if limit := p.limit.Load(); limit > 0 {
-		p.timer.Reset(time.Duration(limit))
+// pause begins or ends a wait for the client. Its end gives the present step its whole time again.
+func (p *progressTimeout) pause(begins bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isPaused = begins
+	p.arm()
+}
+
+// arm sets the timer. Caller holds mu.
+func (p *progressTimeout) arm() {
+	if p.limit > 0 && !p.isPaused {
+		p.timer.Reset(p.limit)
 	} else {
 		p.timer.Stop()
 	}
@@ -117,7 +129,7 @@ type http2Body struct {
 }
 
 func (b *http2Body) Read(p []byte) (int, error) {
-	b.timeout.timer.Stop() // the client has its own time
+	b.timeout.pause(true)
 	n, err := b.apart.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +146,7 @@ func (b *http2Body) Read(p []byte) (int, error) {
 	case err != nil:
 		b.waits.interrupt(&clientError{err})
 	}
-	b.timeout.progress()
+	b.timeout.pause(false)
 	return n, err
 }
 

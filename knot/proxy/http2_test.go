@@ -155,23 +155,30 @@ func TestTrailerLines(t *testing.T) {
 	}
 }
 
-// TestSlowUpload: how long a backend may take for its response counts from the end of the request, however slowly that comes.
+// TestSlowUpload: how long a backend may take for its response, or pause in it, counts from the end of the request, however slowly
+// that comes.
 func TestSlowUpload(t *testing.T) {
 	const limit = time.Second
 	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/early" {
+			http.NewResponseController(w).EnableFullDuplex()
+			w.(http.Flusher).Flush()
+		}
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
 	})
-	var uploads [2]net.Conn // over HTTP/1.1, and HTTP/2
+	var uploads [4]net.Conn // over HTTP/1.1, and HTTP/2; with the head of the response behind the request, and before its body
 	for i := range uploads {
-		f := serve(t, Config{Backends: []string{backend}, HTTP2: i == 1, ResponseTimeout: limit}, 1)
-		uploads[i], _ = f.dial("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 5\r\n\r\n1")
+		f := serve(t, Config{Backends: []string{backend}, HTTP2: i%2 == 1, ResponseTimeout: limit, IdleTimeout: limit}, 1)
+		path := []string{"/", "/early"}[i/2]
+		uploads[i], _ = f.dial("POST " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 5\r\n\r\n1")
 	}
 	<-time.After(2 * limit)
 	for i, c := range uploads {
 		io.WriteString(c, "2345")
-		if all, _ := io.ReadAll(c); !strings.HasSuffix(string(all), "\r\n\r\n5") {
-			t.Errorf("HTTP/%d: %q", i+1, all)
+		end := []string{"\r\n\r\n5", "\r\n1\r\n5\r\n0\r\n\r\n"}[i/2]
+		if all, _ := io.ReadAll(c); !strings.HasSuffix(string(all), end) {
+			t.Errorf("HTTP/%d: %q; want %q at the end", i%2+1, all, end)
 		}
 	}
 }
