@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -59,7 +61,23 @@ func (e *exchange) demandLines() (lines []knot.Header) {
 // statusLate is the answer to a client whose time is over, which it will hardly read: RFC 9110, 15.6.5.
 const statusLate knot.Status = 504
 
-// isClientsTimeout reports whether f has come of the client's time, and not of the backend.
+// isClientsTimeout reports whether f has come of the client's time, or of how long it takes, and not of the backend.
 func (e *exchange) isClientsTimeout(f *failure) bool {
-	return e.isClientDeadline && (f.cause == causeTimeout || f.cause == causeQueue || f.cause == causeConnect) && e.late()
+	return f.cause == causeLate || e.isClientDeadline && (f.cause == causeTimeout || f.cause == causeQueue || f.cause == causeConnect) && e.late()
+}
+
+// endLateBody ends a request whose time was over while its body was awaited with 408, unless its client has set that time.
+func (e *exchange) endLateBody() {
+	if e.late() && !e.isClientDeadline {
+		e.waits.interrupt(&clientError{errors.Join(knot.Status(408), errLateBody)})
+	}
+}
+
+// tookLate is the failure of a response whose client has taken it, as far as it has come, only when the time of the request was over,
+// else nil.
+func (e *exchange) tookLate() error {
+	if !e.late() {
+		return nil
+	}
+	return &failure{status: statusLate, cause: causeLate, backend: e.b.name, err: os.ErrDeadlineExceeded}
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -90,6 +91,35 @@ func TestClientsTimeIsOver(t *testing.T) {
 		}
 		testenv.Equal(t, late, 4, "requests whose client waits no longer")
 		testenv.Equal(t, strings.Contains(f.log.String(), "failed"), false, "the log: %s", &f.log)
+	}
+}
+
+// TestTotalTimeOfSlowClients: a client that sends its request too slowly gets 408, a client that reads too slowly a part of the
+// response, and the backends are not taken for ones that fail.
+func TestTotalTimeOfSlowClients(t *testing.T) {
+	const limit = 500 * time.Millisecond
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		for err := error(nil); err == nil; {
+			_, err = w.Write(make([]byte, 1<<20))
+		}
+	}
+	for _, http2 := range []bool{false, true} {
+		f := serve(t, Config{Backends: []string{behind(t, endless), behind(t, endless)}, HTTP2: http2, TotalTimeout: limit, MaxFails: 1}, 1)
+		_, in := f.dial("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n1")
+		resp := testenv.Need(http.ReadResponse(in, nil))(t)
+		testenv.Equal(t, resp.StatusCode, 408, "HTTP/2 %v: a slow request", http2)
+		_, in = f.dial("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		resp = testenv.Need(http.ReadResponse(in, nil))(t)
+		<-time.After(2 * limit)
+		testenv.Fails(t, testenv.Err(io.Copy(io.Discard, resp.Body)), "HTTP/2 %v: a response that is read slowly", http2)
+		failures := func(cause string) uint64 { return f.p.Stats()[0].Failures[cause] + f.p.Stats()[1].Failures[cause] }
+		testenv.Until(t, "the end", func() bool { return failures("deadline")+failures("timeout")+failures("broken") > 0 })
+		for _, s := range f.p.Stats() {
+			testenv.Equal(t, s.Up && s.Failures["timeout"]+s.Failures["broken"] == 0, true, "HTTP/2 %v: it is well: %+v", http2, s)
+		}
+		testenv.Equal(t, failures("deadline"), 1, "HTTP/2 %v: responses whose client took too long", http2)
+		testenv.Equal(t, f.log.String(), "", "the log")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -387,6 +388,8 @@ func (e *exchange) fill(since int64, limit time.Duration) error {
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded) && e.source != nil && e.movedAt.Load() > since && !e.late():
 			continue
+		case errors.Is(err, os.ErrDeadlineExceeded) && e.apart != nil && e.movedAt.Load() == math.MaxInt64:
+			e.endLateBody()
 		case err == nil:
 			return io.ErrUnexpectedEOF
 		}

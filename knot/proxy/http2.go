@@ -197,7 +197,7 @@ func (e *exchange) tryHTTP2(b *backend) error {
 	e.sentAt = elapsed()
 	outside(func() { resp, err = b.http2.RoundTrip(req) })
 	if err != nil {
-		return e.failedHTTP2(ctx, err)
+		return e.failedHTTP2(ctx, err, timeout)
 	}
 	// Before the body is closed, or the Transport would wait to send the rest of the request.
 	defer resp.Body.Close()
@@ -257,12 +257,12 @@ func (e *exchange) http2Request(ctx context.Context, timeout *progressTimeout) (
 }
 
 // failedHTTP2 is the failure for an error of the Transport's.
-func (e *exchange) failedHTTP2(ctx context.Context, err error) error {
+func (e *exchange) failedHTTP2(ctx context.Context, err error, timeout *progressTimeout) error {
 	var dial dialError
 	if errors.As(err, &dial) && ctx.Err() == nil {
 		return e.unreached(dial.error)
 	}
-	return e.broken(cmp.Or(tooLate(ctx), err), false, true)
+	return e.broken(cmp.Or(e.tooLate(ctx, timeout), err), false, true)
 }
 
 // isServerError reports whether a response is an error of the server: by its status, or by that of gRPC, which is in the head if
@@ -275,8 +275,14 @@ func isServerError(resp *http.Response) bool {
 	return resp.StatusCode >= 500
 }
 
-// tooLate is os.ErrDeadlineExceeded if ctx has ended at its deadline, or by a progressTimeout, else nil.
-func tooLate(ctx context.Context) error {
+// tooLate is os.ErrDeadlineExceeded if ctx has ended at its deadline, or by its progressTimeout, else nil.
+func (e *exchange) tooLate(ctx context.Context, timeout *progressTimeout) error {
+	timeout.mu.Lock()
+	isPaused := timeout.isPaused
+	timeout.mu.Unlock()
+	if isPaused {
+		e.endLateBody()
+	}
 	if cause := context.Cause(ctx); cause == os.ErrDeadlineExceeded || cause == context.DeadlineExceeded {
 		return os.ErrDeadlineExceeded
 	}
@@ -323,6 +329,9 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeo
 		return e.clientLost()
 	}
 	for passed := int64(0); ; {
+		if err := e.tookLate(); err != nil {
+			return err
+		}
 		var n int
 		var err error
 		timeout.wait(e.p.IdleTimeout)
@@ -354,7 +363,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeo
 			}
 			return nil
 		case err != nil:
-			return e.broken(cmp.Or(tooLate(ctx), err), false, false)
+			return e.broken(cmp.Or(e.tooLate(ctx, timeout), err), false, false)
 		}
 	}
 }

@@ -127,6 +127,9 @@ func (e *exchange) passBody() error {
 		if large && (e.body.Chunked || e.body.Left > firstBuffer) {
 			e.grow()
 		}
+		if err := e.tookLate(); err != nil {
+			return err
+		}
 		if moved {
 			since, moved = elapsed(), false
 		}

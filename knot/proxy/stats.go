@@ -16,7 +16,7 @@ const (
 	causeBroken                 // the connection has broken
 	causeMalformed              // what it says is not the protocol
 	causeGone                   // the client has gone
-	causeLate                   // its client waits no longer
+	causeLate                   // its client waits no longer, or has taken too long
 	causes
 )
 
@@ -40,8 +40,8 @@ type BackendStats struct {
 	// Responses by class of their status; [1] counts tunnels.
 	Responses [6]uint64
 	// Failures by cause: "no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone", and
-	// "deadline": the client waits no longer (knot.Server.TimeoutHeader). Failures that another
-	// try has mended count too. "no backend" is with the first backend, if there is one.
+	// "deadline": the client waits no longer (knot.Server.TimeoutHeader), or takes the response too slowly for
+	// TotalTimeout. Failures that another try has mended count too. "no backend" is with the first backend, if there is one.
 	Failures map[string]uint64
 	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came
 	// from another try.
