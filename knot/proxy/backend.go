@@ -39,8 +39,10 @@ type backend struct {
 
 	// outstanding are the requests that are here or wait for a connection; atomic.
 	outstanding atomic.Int64
-	// removed: requests that enter go to another backend; atomic. The last of those before ends the pool.
+	// removed: requests that enter go to another backend; atomic.
 	removed atomic.Bool
+	// retired: the last request that is here closes the pool; atomic.
+	retired atomic.Bool
 	uncheck context.CancelFunc // ends the checks; nil: there are none; guarded by Proxy.mu
 	// sick: checks say so; atomic.
 	sick atomic.Bool
@@ -239,7 +241,7 @@ func (b *backend) enter() (room, gone bool) {
 
 // exit ends what enter has begun.
 func (b *backend) exit() {
-	if b.outstanding.Add(-1) == 0 && b.removed.Load() {
+	if b.outstanding.Add(-1) == 0 && b.retired.Load() {
 		b.close()
 	}
 }

@@ -83,7 +83,13 @@ func (b *backend) remove() {
 	if b.uncheck != nil {
 		b.uncheck()
 	}
-	if b.outstanding.Load() == 0 {
+	b.retire()
+}
+
+// retire ends connections at rest once no request is here: a request that waits for its turn gets a connection yet.
+func (b *backend) retire() {
+	b.retired.Store(true)
+	if b.isIdle() {
 		b.close()
 	}
 }

@@ -72,7 +72,7 @@ func (p *Proxy) beginChecks(b *backend) {
 	})
 }
 
-// Close ends checks, and connections at rest. Requests under way go on.
+// Close ends checks, and connections at rest, those of a backend with its last request. Requests under way go on.
 func (p *Proxy) Close() {
 	p.cancel()
 	p.checks.Wait()
@@ -82,7 +82,7 @@ func (p *Proxy) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, b := range append(p.all(), p.leaving...) {
-		b.close()
+		b.retire()
 	}
 }
 

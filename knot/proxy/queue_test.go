@@ -42,6 +42,27 @@ func TestGoneInTheQueue(t *testing.T) {
 	testenv.Equal(t, f.log.String(), "", "the log")
 }
 
+// TestCloseLeavesTheQueue: a request that waits for its turn gets a connection after Close too, which ends with it.
+func TestCloseLeavesTheQueue(t *testing.T) {
+	closed := make(chan bool, 1)
+	backend := script(t, func(_ int, c net.Conn, _ string) {
+		io.WriteString(c, okResponse)
+		io.Copy(io.Discard, c)
+		closed <- true
+	})
+	f := serve(t, Config{Backends: []string{backend}, MaxConns: 1, QueueTimeout: time.Hour, KeepTimeout: time.Hour}, 1)
+	b := f.p.all()[0]
+	b.enter()
+	b.slots.TryAcquire(1)
+	_, in := f.dial(aRequest)
+	testenv.Until(t, "a wait", func() bool { return f.stats().Queued == 1 })
+	f.p.Close()
+	b.leave(nil, false)
+	resp := testenv.Need(http.ReadResponse(in, nil))(t)
+	testenv.MustEqual(t, resp.StatusCode, 200, "a request that has waited")
+	<-closed
+}
+
 // TestGoneBeforeAConnection: a request whose client leaves while there is no connection for it ends: no handshake, no name and no
 // descriptor is waited for.
 func TestGoneBeforeAConnection(t *testing.T) {
