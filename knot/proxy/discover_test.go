@@ -215,6 +215,23 @@ func TestDiscoverMovesTheQueue(t *testing.T) {
 	}
 }
 
+// TestDiscoverComesBack: a backend that comes back before its requests have ended is up.
+func TestDiscoverComesBack(t *testing.T) {
+	f, set := discovering(t, Config{})
+	backends := behinds(t, 2)
+	testenv.Must(t, set(backends[:1], nil))
+	before := f.p.all()[0]
+	before.enter()
+	testenv.Must(t, set(backends[1:], nil))
+	testenv.Must(t, set(backends[:1], nil))
+	all := f.p.Stats()
+	testenv.MustEqual(t, len(all), 2, "backends, with the one that ends")
+	for _, s := range all {
+		testenv.Equal(t, s.Name == before.name && s.Up, true, "it is up: %+v", s)
+	}
+	before.exit()
+}
+
 // TestDiscoverStartsSlowly: a backend that comes later begins with a part of its weight.
 func TestDiscoverStartsSlowly(t *testing.T) {
 	f, set := discovering(t, Config{SlowStart: 1 << 40})

@@ -57,7 +57,7 @@ type BackendStats struct {
 	Weight float64
 	// Requests and tunnels that are here now, waiting ones included, and the tunnels of them.
 	Outstanding, Tunnels int64
-	// Up: it gets requests.
+	// Up: it gets requests, or, if it was removed, a backend of that name that came later does.
 	Up bool
 }
 
@@ -77,8 +77,12 @@ func (p *Proxy) Stats() []BackendStats {
 		c := &b.counts
 		s := BackendStats{
 			Name: b.name, Failures: make(map[string]uint64), Dials: c.dials.Load(), Queued: c.queued.Load(), Retries: c.retries.Load(),
-			Outstanding: b.outstanding.Load(), Tunnels: c.openTunnels.Load(), Up: !b.sick.Load() && b.downUntil.Load() <= now && !b.removed.Load(),
+			Outstanding: b.outstanding.Load(), Tunnels: c.openTunnels.Load(), Up: !b.sick.Load() && b.downUntil.Load() <= now,
 			OverBudget: c.overBudget.Load(), Ejected: c.ejected.Load(), Mirrored: c.mirrored.Load(), Weight: b.currentWeight(),
+		}
+		if b.removed.Load() { // it may have come back
+			at := slices.IndexFunc(all, func(o BackendStats) bool { return o.Name == b.name })
+			s.Up = at >= 0 && all[at].Up
 		}
 		for i := range c.status {
 			s.Responses[i] = c.status[i].Load()
