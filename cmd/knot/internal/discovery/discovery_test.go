@@ -264,6 +264,15 @@ func TestSRV(t *testing.T) {
 	f.run("srv+http://_http._tcp.api.test")
 	f.gets("http://10.0.0.1:8080*1000 http://10.0.0.1:8082*1 http://10.0.0.2:8081*500")
 	f.again(20 * time.Second)
+
+	f = newFinding(t)
+	const record = "_http._tcp.api.test. 60 SRV "
+	f.dnsServer(map[string]string{ // a weight among servers that come later changes nothing
+		"_http._tcp.api.test. SRV": record + "1 60 8080 a.test.|" + record + "1 40 8081 a.test.|" + record + "2 65535 8082 a.test.",
+		"a.test. A":                "a.test. 90 A 10.0.0.1",
+	})
+	f.run("srv+http://_http._tcp.api.test")
+	f.gets("http://10.0.0.1:8080*60 http://10.0.0.1:8081*40")
 }
 
 // TestFile: the list of a file, again and again; a mistake in it changes nothing.

@@ -83,7 +83,9 @@ func (n *names) service(ctx context.Context, r *resolver) (list []backend, err e
 		first = min(first, rr.(*dns.SRV).Priority)
 	}
 	for _, rr := range found {
-		heaviest = max(heaviest, int(rr.(*dns.SRV).Weight))
+		if srv := rr.(*dns.SRV); srv.Priority == first {
+			heaviest = max(heaviest, int(srv.Weight))
+		}
 	}
 	var fault error
 	answered := false
