@@ -316,7 +316,8 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeo
 	for name := range resp.Trailer {
 		e.inner.CopyHeader([]byte("Trailer"), []byte(name))
 	}
-	if resp.ContentLength >= 0 && len(resp.Trailer) == 0 { // HTTP/1.1 has trailers in chunked bodies only
+	// HTTP/1.1 has trailers in chunked bodies only, and servers of gRPC do not announce theirs.
+	if resp.ContentLength >= 0 && len(resp.Trailer) == 0 && !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/grpc") {
 		x.SetContentLength(resp.ContentLength)
 	}
 	if cookie := e.stickyCookie(); cookie != "" {

@@ -155,6 +155,24 @@ func TestTrailerLines(t *testing.T) {
 	}
 }
 
+// TestTrailerOfGRPC: the status of a call reaches the client though the response of the backend has a length and announces no trailer,
+// and other responses keep their length.
+func TestTrailerOfGRPC(t *testing.T) {
+	backend := behind(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		w.Header().Set("Content-Length", "2")
+		io.WriteString(w, "ok")
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "5")
+	})
+	f := serve(t, Config{Backends: []string{backend}, HTTP2: true}, 1)
+	for ctype, length := range map[string]int64{"application/grpc+proto": -1, "text/plain": 2} {
+		resp, body := roundTrip(t, testenv.PlainHTTP2(t), f.request("POST", "/", "x", "TE: trailers", "Content-Type: "+ctype))
+		testenv.Equal(t, body, "ok", ctype)
+		testenv.Equal(t, resp.ContentLength, length, "%s: length", ctype)
+		testenv.Equal(t, resp.Trailer.Get("Grpc-Status") == "5", length < 0, "%s: the trailer %v", ctype, resp.Trailer)
+	}
+}
+
 // TestSlowUpload: how long a backend may take for its response, or pause in it, counts from the end of the request, however slowly
 // that comes.
 func TestSlowUpload(t *testing.T) {
