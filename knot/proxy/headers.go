@@ -156,9 +156,9 @@ func mayUpgrade(protocols []byte) bool {
 	return true
 }
 
-// rewritten reports whether name is that of a line which appendForwarded writes anew: the line of the request is not passed on.
-func (p *Proxy) rewritten(name []byte) bool {
-	return p.Forwarded != ForwardedNone && (h1.TextIs(name, "x-forwarded-for") || h1.TextIs(name, "x-forwarded-proto") || h1.TextIs(name, "x-forwarded-host") || h1.TextIs(name, "forwarded") || h1.TextIs(name, "x-real-ip"))
+// rewritten reports whether name is that of a line which is for appendForwarded to write: the line of the request is not passed on.
+func rewritten(name []byte) bool {
+	return h1.TextIs(name, "x-forwarded-for") || h1.TextIs(name, "x-forwarded-proto") || h1.TextIs(name, "x-forwarded-host") || h1.TextIs(name, "forwarded") || h1.TextIs(name, "x-real-ip")
 }
 
 // scheme is the one by which the client has asked: that of the connection, or what X-Forwarded-Proto of a trusted proxy

@@ -46,7 +46,7 @@ func (http1) request(e *exchange, body []byte, ready bool) {
 	}
 	x.EachHeader(func(name, value []byte) bool {
 		switch {
-		case !e.passes(name), contains(named, name), p.rewritten(name), h1.TextIs(name, "host"), h1.TextIs(name, "content-length"), h1.TextIs(name, "expect"), h1.TextIs(name, "via"):
+		case !e.passes(name), contains(named, name), rewritten(name), h1.TextIs(name, "host"), h1.TextIs(name, "content-length"), h1.TextIs(name, "expect"), h1.TextIs(name, "via"):
 			return true
 		case e.method == "OPTIONS" && h1.TextIs(name, "max-forwards"):
 			if n, err := strconv.ParseUint(string(value), 10, 31); err == nil {

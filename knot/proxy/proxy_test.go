@@ -144,6 +144,7 @@ func TestLines(t *testing.T) {
 		{"client as a program says", Config{Header: func(*knot.Ctx) []knot.Header { return []knot.Header{{Name: "x-real-ip", Value: "192.0.2.7"}} }}, "/", "X-Real-IP: 6.6.6.6\r\n", "GET / h\nVia: 1.1 knot\nX-Forwarded-For: 127.0.0.1\nX-Forwarded-Host: h\nX-Forwarded-Proto: http\nX-Real-Ip: 192.0.2.7"},
 		{"forwarded", Config{Forwarded: ForwardedRFC}, "/", "Forwarded: for=6.6.6.6\r\n", "GET / h\nForwarded: for=127.0.0.1;host=\"h\";proto=http\nVia: 1.1 knot"},
 		{"none of it", none, "/", "X-Forwarded-For: 6.6.6.6\r\n", "GET / h\nVia: 1.1 knot"},
+		{"none of a proxy's", Config{Forwarded: ForwardedNone, Trust: testenv.Need(knot.ParseTrust("127.0.0.0/8"))(t)}, "/", "X-Forwarded-For: 7.7.7.7\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: x\r\nForwarded: for=7.7.7.7\r\nX-Real-IP: 7.7.7.7\r\n", "GET / h\nVia: 1.1 knot"},
 		{"host of the backend", Config{Host: "backend", Forwarded: ForwardedNone}, "/", "", "GET / " + host + "\nVia: 1.1 knot"},
 		{"another host", Config{Host: "app.internal", Forwarded: ForwardedNone}, "/", "", "GET / app.internal\nVia: 1.1 knot"},
 		{"absolute", none, "http://other?q", "", "GET /?q other\nVia: 1.1 knot"},
