@@ -35,7 +35,7 @@ func (c *Cond) Wait() {
 		m.handOver(l)
 	}
 	w.WaitFully(engine.ReasonCond, (*condPoint)(c))
-	c.lockAgain(m, l, true)
+	c.lockAgain(m, l, w, true)
 }
 
 // WaitContext is Wait, but returns early, c.L locked, with an error if ctx ends or the calling
@@ -54,7 +54,7 @@ func (c *Cond) waitUntil(ctx context.Context) error {
 	l, w := c.enqueue(m)
 	c.L.Unlock()
 	err := w.WaitUntil(ctx, engine.ReasonCond, (*condPoint)(c))
-	c.lockAgain(m, l, err == nil)
+	c.lockAgain(m, l, w, err == nil)
 	return err
 }
 
@@ -72,15 +72,15 @@ func (c *Cond) enqueue(m *Mutex) (l *engine.Loop, w *engine.Waiter) {
 	return l, w
 }
 
-// lockAgain locks c.L after a wait. If c.L is no *Mutex, a sync.Mutex say, the task waits natively for it, as its
-// holder may be on the same loop.
-func (c *Cond) lockAgain(m *Mutex, l *engine.Loop, woken bool) {
+// lockAgain locks c.L after a wait of w's owner. If c.L is no *Mutex, a sync.Mutex say, the task waits natively for it,
+// as its holder may be on the same loop.
+func (c *Cond) lockAgain(m *Mutex, l *engine.Loop, w *engine.Waiter, woken bool) {
 	if m == nil || l == nil {
-		engine.Outside(engine.CallLock, c.L)
+		w.LockFirmly(c.L)
 		return
 	}
 	if !m.lockQuick(l) {
-		m.lockOn(l)
+		w.LockFirmly(m)
 	}
 	if woken {
 		l.CondReturns()
@@ -132,4 +132,4 @@ func (p *condPoint) Withdraw(w *engine.Waiter) bool {
 
 // Unwound implements Unwinder. It locks the Cond's L, as the deferred functions of the task
 // will unlock it.
-func (p *condPoint) Unwound(w *engine.Waiter) { w.LockUnwinding(p.L) }
+func (p *condPoint) Unwound(w *engine.Waiter) { w.LockFirmly(p.L) }

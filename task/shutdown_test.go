@@ -144,6 +144,51 @@ func TestShutdownUnwinds(t *testing.T) {
 	}
 }
 
+// A task that a Cond has woken does not end before it has the lock again, although the holder outlasts the runtime.
+func TestShutdownLeavesTheLockOfACondToItsHolder(t *testing.T) {
+	rt, check := enginetest.Closing(t, 1, enginetest.ShortGrace, func(c *engine.Config) {
+		c.OnPanic = func(p *engine.PanicError) { t.Errorf("%v\n%s", p, p.Stack) }
+	})
+	var mu Mutex
+	var written, read RWMutex
+	locks := []struct {
+		held, l sync.Locker
+		try     func() bool
+	}{
+		{&mu, &mu, mu.TryLock},
+		{&written, &written, written.TryLock},
+		{&read, read.RLocker(), read.TryRLock},
+	}
+	release := make(chan struct{})
+	var tasks []*engine.Task
+	for i, lock := range locks {
+		c := NewCond(lock.l)
+		tasks = append(tasks, rt.Go(func() {
+			lock.l.Lock()
+			defer lock.l.Unlock()
+			c.Wait()
+		}))
+		enginetest.WaitParked(t, rt, 1, engine.ReasonCond)
+		tasks = append(tasks, rt.Go(func() {
+			lock.held.Lock()
+			defer lock.held.Unlock()
+			c.Signal()
+			engine.Offload(func() { <-release })
+		}))
+		enginetest.WaitParked(t, rt, i+1, engine.ReasonOffload)
+		enginetest.WaitParked(t, rt, 0, engine.ReasonCond)
+	}
+	testenv.Fails(t, rt.Close(), "no report of the tasks that are left")
+	for i, lock := range locks {
+		testenv.Equal(t, lock.try(), false, "lock %d is free while it is held", i)
+	}
+	close(release)
+	for _, k := range tasks {
+		testenv.Check(t, k.Join())
+	}
+	check()
+}
+
 // What a task holds passes, through its deferred functions, to a plain goroutine.
 func TestLockOfAnUnwoundTaskIsPassedOn(t *testing.T) {
 	rt, check := enginetest.Closing(t, 2, enginetest.ShortGrace)

@@ -96,16 +96,11 @@ func within(inner *Scope, fn func() error) error {
 	return Outside(Call, fn)
 }
 
-// Call calls fn, as do the two that follow, for Outside.
+// Call calls fn, as does CallPlain, for Outside.
 func Call[R any](fn func() R) R { return fn() }
 
 func CallPlain(fn func()) struct{} {
 	fn()
-	return struct{}{}
-}
-
-func CallLock(l sync.Locker) struct{} {
-	l.Lock()
 	return struct{}{}
 }
 

@@ -173,7 +173,7 @@ const (
 // generic function has a name that ends with "[". CallsForth adds function literals.
 var callsOutNames = map[string]calling{
 	"internal/engine.(*worker).runTasks": callsForth, "internal/engine.Outside[": callsForth, "internal/engine.Call[": callsForth,
-	"internal/engine.CallPlain": callsForth, "internal/engine.CallLock": callsForth, "internal/engine.(*PanicError).tell": callsForth,
+	"internal/engine.CallPlain": callsForth, "internal/engine.(*Waiter).LockFirmly": callsForth, "internal/engine.(*PanicError).tell": callsForth,
 	"netpoll.callDial": callsForth, "internal/flow.run[": callsForth,
 	"knot.accept": callsForth, "knot/internal/tlsin.shake": callsForth, "knot/internal/nethttp.callHandler": callsForth,
 	"knot/internal/nethttp.callConnState": callsForth, "knot/internal/nethttp.callConnContext": callsForth,

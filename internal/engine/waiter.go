@@ -177,13 +177,16 @@ func (w *Waiter) WaitFully(why Reason, at WaitPoint) {
 	t.endPark()
 }
 
-// LockUnwinding locks l in Unwinder.Unwound, for the deferred functions of the task, which will unlock it. The
-// wait for l goes on although the runtime shuts down.
-func (w *Waiter) LockUnwinding(l sync.Locker) {
-	x := w.task.extend()
-	x.firm = true
+// LockFirmly locks l for the owner of w, whose deferred functions will unlock l: the wait for l goes on although the
+// runtime shuts down. A task that waits natively for l can be detached, as in Outside.
+func (w *Waiter) LockFirmly(l sync.Locker) {
+	defer reattach()
+	if w.task != nil {
+		x := w.task.extend()
+		x.firm = true
+		defer func() { x.firm = false }()
+	}
 	l.Lock()
-	x.firm = false
 }
 
 // Wake ends the wait. It never parks or blocks and may be called from any goroutine;
