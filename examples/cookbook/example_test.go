@@ -93,8 +93,9 @@ func ExampleCrawl() {
 
 func ExampleMap() {
 	run(func(context.Context) error {
-		fmt.Println(cookbook.Map(3, []int{1, 2, 3, 4, 5}, func(n int) int { return n * n }))
-		return nil
+		squares, err := cookbook.Map(3, []int{1, 2, 3, 4, 5}, func(n int) int { return n * n })
+		fmt.Println(squares)
+		return err
 	})
 	// Output: [1 4 9 16 25]
 }

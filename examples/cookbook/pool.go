@@ -2,24 +2,29 @@
 
 package cookbook
 
-import "github.com/capriccio-go/capriccio/task"
+import (
+	"errors"
 
-// Map calls fn for each value, with so many tasks, and returns the results in the order of the values.
-func Map[In, Out any](workers int, values []In, fn func(In) Out) []Out {
+	"github.com/capriccio-go/capriccio/task"
+)
+
+// Map calls fn for each value, with so many tasks, and returns the results in the order of the values. It returns an
+// error if its context ends before all results are there.
+func Map[In, Out any](workers int, values []In, fn func(In) Out) ([]Out, error) {
 	results := make([]Out, len(values))
 	next := task.NewChan[int](workers)
-	var all task.WaitGroup
+	var all task.Group
 	for range workers {
-		all.Go(func() {
+		all.Go(func() error {
 			for i := range next.All() {
 				results[i] = fn(values[i])
 			}
+			return task.Err()
 		})
 	}
 	for i := range values {
-		next.Send(i)
+		next.Send(i) // fails once the context has ended, see Err
 	}
 	next.Close()
-	all.Wait()
-	return results
+	return results, errors.Join(all.Wait(), task.Err())
 }

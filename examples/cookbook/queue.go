@@ -3,6 +3,7 @@
 package cookbook
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -24,14 +25,18 @@ type JobQueue struct {
 	tries   int
 }
 
-// NewJobQueue starts the workers. A job that fails is tried again after a pause, which doubles, tries times in all.
+// NewJobQueue starts the workers. A job that fails is tried again after a pause, which doubles, tries times in all. The
+// end of the caller's context ends neither the workers nor the waits of the jobs: Close must be called.
 func NewJobQueue(workers, length, tries int, pause time.Duration) *JobQueue {
 	q := &JobQueue{jobs: task.NewChan[Job](length), tries: tries, pause: pause}
 	for range workers {
 		q.workers.Go(func() {
-			for job := range q.jobs.All() {
-				q.run(job)
-			}
+			task.Shield(context.Background(), func() error { // the jobs that Add has let in are done in any case
+				for job := range q.jobs.All() {
+					q.run(job)
+				}
+				return nil
+			})
 		})
 	}
 	return q
@@ -54,9 +59,10 @@ func (q *JobQueue) Close() {
 func (q *JobQueue) run(job Job) {
 	pause := q.pause
 	for range q.tries {
-		if job() == nil || task.Sleep(pause) != nil { // Sleep fails when the task is cancelled
+		if job() == nil {
 			return
 		}
+		task.Sleep(pause)
 		pause *= 2
 	}
 }
