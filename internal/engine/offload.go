@@ -150,16 +150,15 @@ func (o *offloader) submit(j *offloadJob) (waiting int) {
 	return 0
 }
 
-// work runs j, then the jobs in the queue.
+// work runs j, and then has the next job of the queue run, on a goroutine of its own: the function of j may end this
+// one by runtime.Goexit, or leave it locked to a thread, which is to end with it.
 func (o *offloader) work(j *offloadJob) {
 	defer func() {
-		if j != nil { // runtime.Goexit in the function: this goroutine is lost
-			go o.work(o.next())
+		if next := o.next(); next != nil {
+			go o.work(next)
 		}
 	}()
-	for ; j != nil; j = o.next() {
-		j.run()
-	}
+	j.run()
 }
 
 // next takes the job that has waited longest, nil if there is none.
@@ -190,7 +189,7 @@ func (j *offloadJob) run() {
 		}
 		j.w.Wake()
 	}()
-	coro.SetLabels(j.labels) // the goroutine may have had another task's
+	coro.SetLabels(j.labels) // the goroutine may have begun with another task's
 	j.fn()
 	returned = true
 }

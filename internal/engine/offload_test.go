@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capriccio-go/capriccio/internal/coro"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
@@ -98,6 +100,28 @@ func TestOffloadPanicComesBack(t *testing.T) {
 	testenv.Equal(t, seen.Load() != nil, true, "OnPanic was called")
 }
 
+// A function may leave its goroutine locked to a thread whose state it has changed. The thread ends, and no other function
+// runs on it.
+func TestOffloadThatLeavesItsThreadLocked(t *testing.T) {
+	rt := newRuntime(t, 1, offloadLimit(1))
+	release := make(chan struct{})
+	locked, other := 0, 0
+	first := rt.Go(func() {
+		Offload(func() {
+			runtime.LockOSThread()
+			locked = unix.Gettid()
+			<-release
+		})
+	})
+	waitParked(t, rt, 1, ReasonOffload)
+	second := rt.Go(func() { Offload(func() { other = unix.Gettid() }) })
+	waitParked(t, rt, 2, ReasonOffload)
+	close(release)
+	testenv.Check(t, first.Join())
+	testenv.Check(t, second.Join())
+	testenv.Equal(t, other == locked, false, "the next function runs on the thread")
+}
+
 func TestOffloadIsNotEndedByCancellation(t *testing.T) {
 	newRuntime(t, 1)
 	k := GoWith(Options{Context: testenv.Cancelled()}, func() {
@@ -155,7 +179,7 @@ func TestOffloadContext(t *testing.T) {
 }
 
 // What a task sets for the profiler is what its offloaded function has, but not what the next task on its goroutine has,
-// nor what another has in its Offload on the same offload goroutine.
+// nor what another has in its Offload, which begins when that of the first ends.
 func TestLabelsEndWithTheirTask(t *testing.T) {
 	if !coro.Exact {
 		t.Skip("labels are left alone in this build")
