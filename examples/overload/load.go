@@ -69,6 +69,14 @@ type load struct {
 	rates []float64     // requests a second
 }
 
+// checkPhase refuses a phase that is not made of whole buckets.
+func checkPhase(phase time.Duration) error {
+	if phase <= 0 || phase%bucket != 0 {
+		return fmt.Errorf("-phase %v; want a multiple of %v, such as 4s", phase, bucket)
+	}
+	return nil
+}
+
 // outcomes are how many requests of each bucket of time were answered in time, and how many got 503.
 type outcomes struct {
 	inTime, refused []int64

@@ -38,8 +38,9 @@ func main() {
 	url := flag.String("url", "", "load the server at this `URL` instead, which already runs")
 	rate := flag.Float64("rate", 0, "for -url: requests a second")
 	flag.Parse()
-	var err error
+	err := checkPhase(*phase)
 	switch {
+	case err != nil:
 	case *serve != "":
 		err = beServer(*serve, *rounds)
 	case *url != "" && *rate <= 0:

@@ -32,6 +32,16 @@ func TestLoadOfAServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+func TestAPhaseIsMadeOfBuckets(t *testing.T) {
+	for phase, ok := range map[time.Duration]bool{
+		4 * time.Second: true, bucket: true, 0: false, -bucket: false, bucket / 2: false, time.Second + bucket/2: false,
+	} {
+		if err := checkPhase(phase); (err == nil) != ok {
+			t.Errorf("-phase %v: %v", phase, err)
+		}
+	}
+}
+
 func TestEachSecondHasALine(t *testing.T) {
 	o := outcomes{inTime: []int64{10, 10, 10, 10, 0, 0, 0, 5}, refused: []int64{0, 0, 0, 0, 20, 20, 20, 20}, sentLate: 200 * time.Millisecond}
 	want := `second 1: 40 answered within 100 ms, 0 refused with 503, 60 later or not at all
