@@ -101,6 +101,20 @@ func TestContextsEndWaits(t *testing.T) {
 	testenv.Check(t, units.AcquireContext(context.Background(), 1))
 }
 
+func TestACancelledTaskGetsWhatIsFree(t *testing.T) {
+	rt := newRuntime(t, 1)
+	k := testenv.Need(rt.Spawn(task.Options{Context: testenv.Cancelled()}, func() {
+		testenv.Check(t, new(task.Mutex).LockContext(context.Background()), "LockContext")
+		testenv.Check(t, task.NewSemaphore(1).Acquire(1), "Acquire")
+		c := task.NewChan[int](1)
+		testenv.Check(t, c.Send(1), "Send")
+		_, err := c.Recv()
+		testenv.Check(t, err, "Recv")
+		testenv.ErrorIs(t, task.Err(), context.Canceled, "Err")
+	}))(t)
+	testenv.Check(t, k.Join())
+}
+
 // A finalizer and a clean-up run on a goroutine of the Go runtime: what waits there waits as a
 // goroutine does, and holds up no task.
 func TestAFinalizerThatWaits(t *testing.T) {

@@ -44,7 +44,7 @@ func NewChan[T any](capacity int) *Chan[T] {
 
 // Send sends v and parks until it has been received or there is room for it. It
 // returns ErrChanClosed if the channel is, or meanwhile gets, closed, and the error
-// of the calling task's context if the task is cancelled; v has then not been sent.
+// of the calling task's context if the task is cancelled and has to wait; v has then not been sent.
 func (c *Chan[T]) Send(v T) error {
 	l := c.g.EnterToWait()
 	if c.closed || c.recvq.head != nil || c.count < len(c.buf) {
@@ -95,7 +95,7 @@ func (c *Chan[T]) sendNow(v T) (done bool, w *engine.Waiter, err error) {
 
 // Recv receives a value and parks until there is one. It returns ErrChanClosed if the
 // channel is closed and empty, and the error of the calling task's context if the task
-// is cancelled.
+// is cancelled and has to wait.
 func (c *Chan[T]) Recv() (v T, err error) {
 	l := c.g.EnterToWait()
 	if c.count > 0 || c.sendq.head != nil || c.closed {

@@ -82,9 +82,9 @@ func (m *Mutex) lockOn(l *engine.Loop) {
 	w.WaitFully(engine.ReasonMutex, (*mutexPoint)(m))
 }
 
-// LockContext is Lock, but returns without the lock, and with an error, if ctx ends, or the
-// calling task is cancelled, before it has the lock. The error is that of the context that ended. It never
-// returns nil once ctx has ended.
+// LockContext is Lock, but returns without the lock, and with an error, if ctx ends, or the calling task is cancelled,
+// while it waits. The error is that of the context that ended. It never returns nil once ctx has ended; a cancelled
+// task gets a free lock all the same, see Err.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	if ctx.Done() == nil {
 		return m.lockUntil(ctx)

@@ -30,9 +30,8 @@ func NewSemaphore(n int64) *Semaphore {
 	return &Semaphore{size: n}
 }
 
-// Acquire takes n units and parks until they are there. It returns an error, having
-// taken nothing, if n is negative or more than the Semaphore has in all, or when the calling
-// task is cancelled first.
+// Acquire takes n units and parks until they are there. It returns an error, having taken nothing, if n is negative or
+// more than the Semaphore has in all, or if the calling task is cancelled and has to wait.
 func (s *Semaphore) Acquire(n int64) error {
 	return s.acquire(context.Background(), n)
 }

@@ -138,5 +138,6 @@ func Under(ctx context.Context, fn func() error) error { return engine.Under(ctx
 func Shield(ctx context.Context, fn func() error) error { return engine.Shield(ctx, fn) }
 
 // Err returns nil as long as the calling task is not cancelled, then the error that
-// every wait that can fail returns at once. It is nil on a plain goroutine. It never parks.
+// every wait that can fail returns at once. A call that need not wait, as a lock is free or a channel has a value, is
+// no wait, and succeeds. Err is nil on a plain goroutine. It never parks.
 func Err() error { return engine.Err() }
