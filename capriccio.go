@@ -82,8 +82,9 @@ func WithPoller(p Poller) Option {
 	}
 }
 
-// WithHoldLimit sets how long a task may keep its loop before it is reported: 10 ms by default; a negative d switches
-// the watchdog off, and with it detaching (see WithDetaching).
+// WithHoldLimit sets how long a task may keep its loop before it is reported: 10 ms by default. A negative d switches
+// the watchdog off: then no task is detached (see WithDetaching), no deadlock is reported, and the number of loops does
+// not follow GOMAXPROCS.
 func WithHoldLimit(d time.Duration) Option {
 	return func(o *options) error { o.cfg.HoldLimit = d; return nil }
 }

@@ -54,7 +54,7 @@ type Config struct {
 	// with the task's stack and the process exits with status 2.
 	OnPanic func(*PanicError)
 	// HoldLimit is how long a task may keep its loop before the watchdog reports it; 0: 10 ms; negative: no watchdog,
-	// and no detaching.
+	// and so no detaching, no report of deadlocks, and as many loops as at the start.
 	HoldLimit time.Duration
 	// DetachAfter is how long a task may wait natively, for a Go channel, a sync.Mutex or
 	// in a system call, before it is detached from its loop; 0: 1 ms; negative: for ever. The
