@@ -167,6 +167,21 @@ func TestPerLoop(t *testing.T) {
 	testenv.Equal(t, *zero.Get(), [4]byte{}, "without New it is not the zero value")
 }
 
+// A PerLoop that lives as long as the process does not keep the runtimes that have ended.
+func TestAPerLoopLetsGoOfLoops(t *testing.T) {
+	var p PerLoop[int]
+	for range 3 {
+		rt, check := enginetest.Closing(t, 2)
+		enginetest.Spread(t, rt, rt.Loops(), func(int) { p.Get() })()
+		testenv.Check(t, rt.Close())
+		check()
+	}
+	p.values.Range(func(l, _ any) bool {
+		t.Errorf("it holds a %T of a runtime that has ended", l)
+		return true
+	})
+}
+
 func TestTasksOfGroupsAreNamedAfterTheirFunctions(t *testing.T) {
 	rt := enginetest.NewRuntime(t, 2)
 	enginetest.Run(t, rt, func() {

@@ -28,6 +28,9 @@ func (p *PerLoop[T]) Get() *T {
 	if p.New != nil {
 		*v = engine.Outside(engine.Call, p.New)
 	}
-	got, _ := p.values.LoadOrStore(l, v)
+	got, loaded := p.values.LoadOrStore(l, v)
+	if l != nil && !loaded {
+		l.DeleteAtEnd(&p.values)
+	}
 	return got.(*T)
 }

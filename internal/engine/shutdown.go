@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+	"weak"
 )
 
 // An ending is how far the shutdown of a loop has come. Loop-private.
@@ -14,6 +16,8 @@ type ending struct {
 	unwinding bool          // every wait ends its task
 	closing   bool          // workers end
 	stopped   chan struct{} // fixed; closed when the loop's goroutine has ended
+
+	keyOf []weak.Pointer[sync.Map] // the maps of DeleteAtEnd
 }
 
 // Close is Shutdown without waiting for the tasks to end by themselves.
@@ -197,6 +201,16 @@ func (rt *Runtime) firmTasks() (why []string, n int) {
 	return why, n
 }
 
+// DeleteAtEnd has the key l deleted from m when l has ended: a map that lives as long as the process is not to keep l, and
+// with it its runtime. It is called on l, once for each map.
+func (l *Loop) DeleteAtEnd(m *sync.Map) {
+	e := &l.end
+	if len(e.keyOf) == cap(e.keyOf) { // look for maps that have been collected, before it grows
+		e.keyOf = slices.DeleteFunc(e.keyOf, func(p weak.Pointer[sync.Map]) bool { return p.Value() == nil })
+	}
+	e.keyOf = append(e.keyOf, weak.Make(m))
+}
+
 const namedAtEnd = 3 // tasks that stuckError names
 
 // finishLoop runs at the end of a loop's goroutine, after its workers.
@@ -218,5 +232,10 @@ func (l *Loop) finishLoop() {
 	}
 	if err := l.poller.Close(); err != nil {
 		l.rt.log.Error("task: closing the poller", "loop", l.index, "error", err)
+	}
+	for _, p := range l.end.keyOf {
+		if m := p.Value(); m != nil {
+			m.Delete(l)
+		}
 	}
 }

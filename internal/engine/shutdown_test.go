@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -356,4 +357,18 @@ func TestDefaultIsTheLatestThatRuns(t *testing.T) {
 	testenv.Equal(t, in, b, "Go of a plain goroutine does not use the latest")
 	b.Close()
 	testenv.Equal(t, Default(), a, "not the one left")
+}
+
+// Maps that are collected before the loop ends take no memory of it.
+func TestALoopForgetsMapsThatAreCollected(t *testing.T) {
+	rt := newRuntime(t, 1)
+	run(t, rt, func() {
+		l := CurrentLoop()
+		for len(l.end.keyOf) < 8 || len(l.end.keyOf) < cap(l.end.keyOf) {
+			l.DeleteAtEnd(new(sync.Map))
+		}
+		runtime.GC()
+		l.DeleteAtEnd(new(sync.Map))
+		testenv.Equal(t, len(l.end.keyOf), 1, "maps that the loop knows")
+	})
 }
