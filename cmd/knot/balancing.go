@@ -3,10 +3,13 @@ package main
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"strings"
 	"time"
 
 	"github.com/capriccio-go/capriccio/cmd/knot/internal/config"
+	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
+	"github.com/capriccio-go/capriccio/knot"
 	"github.com/capriccio-go/capriccio/knot/proxy"
 )
 
@@ -28,6 +31,27 @@ func balancing(c *config.Balancing, p *proxy.Config, take func(key, text string,
 		if p.Mirror.MaxBody = int(n); n == 0 && m.MaxBody != "" {
 			p.Mirror.MaxBody = -1
 		}
+	}
+}
+
+// toCanary returns what reports whether the header line or the cookie of k, which may be nil, sends a request to the canary.
+func toCanary(k *config.Canary) func(x *knot.Ctx) bool {
+	if k == nil {
+		return func(*knot.Ctx) bool { return false }
+	}
+	header, line, _ := strings.Cut(k.Header, ":")
+	cookie, value, _ := strings.Cut(k.Cookie, "=")
+	line, value = strings.Trim(line, " \t"), strings.Trim(value, `"`)
+	has := func(values iter.Seq[[]byte], want string) bool {
+		for v := range values {
+			if want == "" || string(v) == want {
+				return true
+			}
+		}
+		return false
+	}
+	return func(x *knot.Ctx) bool {
+		return header != "" && has(site.HeaderValues(x, header), line) || cookie != "" && has(site.CookieValues(x, cookie), value)
 	}
 }
 

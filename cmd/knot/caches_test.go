@@ -105,6 +105,30 @@ func TestCacheWhileTheBackendIsFull(t *testing.T) {
 	p.end()
 }
 
+// TestCacheBeforeACanary: a request that a header line or a cookie sends to the canary is not answered by what is kept, and its
+// response is not kept.
+func TestCacheBeforeACanary(t *testing.T) {
+	var to []any
+	for _, name := range []string{"stable", "canary"} {
+		to = append(to, testBackend(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			io.WriteString(w, name)
+		}))
+	}
+	p := start(t, "-config", configFile(t, "[[site]]\n[[site.cache]]\n[[site.proxy]]\nto = [%q]\ncanary = { to = [%q], header = 'X-Canary: yes', cookie = 'canary=1' }\n", to...))
+	for i, c := range []struct{ line, want string }{
+		{"X-Canary: yes", "canary"}, {"Cookie: a=b; canary=1", "canary"}, {"X-Canary: no", "stable"}, {"Cookie: canary=0", "stable, kept"},
+		{"X-Canary: yes", "canary"}, {"Cookie: canary=1", "canary"},
+	} {
+		resp, body := p.ask("h", "/", c.line)
+		if strings.HasPrefix(resp.Header.Get("Cache-Status"), "knot; hit") {
+			body += ", kept"
+		}
+		testenv.Equal(t, body, c.want, "%d: %s", i, c.line)
+	}
+	p.end()
+}
+
 // TestCachesOfLikeSites: two sites with the same hosts at different addresses, and with the same table, have their own responses,
 // after a reload too.
 func TestCachesOfLikeSites(t *testing.T) {

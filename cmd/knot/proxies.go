@@ -47,7 +47,7 @@ func (b *built) addProxies(s *site.Site, given []config.Proxy, caches cache.Set,
 		b.keep(p, finders)
 		handler := p.Handle
 		if len(caches) > 0 {
-			handler = caches.Before(handler, settings.Trust)
+			handler = caches.Before(handler, settings.Trust, toCanary(c.Canary))
 		}
 		handler = s.Intercept(handler, c.Intercept)
 		if c.Compress != nil {

@@ -101,6 +101,7 @@ func TestRequests(t *testing.T) {
 		{"no-cache in a second line", "GET", []string{"Cache-Control: x", "Cache-Control: no-cache"}, 200, "0123456789", 1, true},
 		{"cookies", "GET", []string{"Cookie: a=b"}, 200, "0123456789", 0, true},
 		{"upgrade", "GET", []string{"Connection: upgrade", "Upgrade: websocket"}, 200, "0123456789", 1, false},
+		{"one that is answered apart", "GET", []string{"X-Canary: yes"}, 200, "0123456789", 1, false},
 		{"a line of the connection", "GET", []string{"Connection: x-hop", "X-Hop: a"}, 200, "0123456789", 1, false},
 		{"POST", "POST", []string{"Content-Length: 0"}, 200, "0123456789", 1, false},
 		{"OPTIONS", "OPTIONS", nil, 200, "0123456789", 1, false},
@@ -138,7 +139,7 @@ func TestRequests(t *testing.T) {
 // kept; what a client has written under that name reaches no backend.
 func TestTold(t *testing.T) {
 	r := newRig(t, Config{})
-	next := Set{r.cache}.Before(r.handle, knot.Trust{})
+	next := Set{r.cache}.Before(r.handle, knot.Trust{}, isCanary)
 	r.addr = serve(t, func(x *knot.Ctx) error {
 		ownctx.Of(x).(interface{ PassHeader(name, value string) }).PassHeader("Remote-User", x.Header("X-As"))
 		return next(x)
@@ -235,7 +236,7 @@ func TestKeys(t *testing.T) {
 	}
 	for _, trusted := range []bool{false, true} { // is the word of the peer about scheme and host
 		if trusted {
-			r.addr = serve(t, Set{r.cache}.Before(r.handle, testenv.Need(knot.ParseTrust("127.0.0.1"))(t)))
+			r.addr = serve(t, Set{r.cache}.Before(r.handle, testenv.Need(knot.ParseTrust("127.0.0.1"))(t), isCanary))
 		}
 		for _, line := range []string{"X-Forwarded-Proto: https", "X-Forwarded-Host: shop.test"} {
 			asked := r.asked.Load()
@@ -249,7 +250,7 @@ func TestKeys(t *testing.T) {
 // TestRewritten: what rules make one path of stays apart, and reaches the backend rewritten and as it came.
 func TestRewritten(t *testing.T) {
 	r := newRig(t, Config{IgnoreQuery: []string{"utm_*"}})
-	inner := Set{r.cache}.Before(r.handle, testenv.Need(knot.ParseTrust())(t))
+	inner := Set{r.cache}.Before(r.handle, testenv.Need(knot.ParseTrust())(t), isCanary)
 	r.addr = serve(t, func(x *knot.Ctx) error {
 		if err := x.Rewrite("/index.php?p=" + x.Path() + "&" + x.Query()); err != nil {
 			return err
