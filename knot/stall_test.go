@@ -74,7 +74,7 @@ func TestStalledResponsesHoldLittle(t *testing.T) {
 // race detector looks on.
 func TestStalledWriteBesideRead(t *testing.T) {
 	const steps = 2000
-	read := make(chan int64, 1)
+	read, checked := make(chan int64, 1), make(chan bool)
 	sv := startServer(t, &Server{H2C: true, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		go func() {
 			n, _ := io.Copy(io.Discard, r.Body)
@@ -82,6 +82,7 @@ func TestStalledWriteBesideRead(t *testing.T) {
 		}()
 		w.Write(make([]byte, outSize+steps))
 		testenv.Equal(t, <-read, steps, "bytes of the body")
+		close(checked)
 	}))}, 0)
 	p := sv.framed(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	p.headers(1, p.post(), endsHeaders)
@@ -98,12 +99,13 @@ func TestStalledWriteBesideRead(t *testing.T) {
 		}
 		taken += n
 	}
+	<-checked // before the client leaves
 }
 
 // TestStalledWriteBesideLongTrailer: a long trailer line makes the read buffer grow meanwhile.
 func TestStalledWriteBesideLongTrailer(t *testing.T) {
 	const requests, steps = 30, 100
-	long := strings.Repeat("a", 2*inSize)
+	long, checked := strings.Repeat("a", 2*inSize), make(chan bool, requests)
 	sv := startServer(t, &Server{H2C: true, Handler: AdaptHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		read := make(chan string, 1)
 		go func() {
@@ -112,6 +114,7 @@ func TestStalledWriteBesideLongTrailer(t *testing.T) {
 		}()
 		w.Write(make([]byte, outSize+steps))
 		testenv.Equal(t, <-read == long, true, "the trailer has come")
+		checked <- true
 	}))}, 0)
 	p := sv.framed(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	p.WriteWindowUpdate(0, 1<<30)
@@ -133,6 +136,7 @@ func TestStalledWriteBesideLongTrailer(t *testing.T) {
 			}
 			taken += n
 		}
+		<-checked // before the client leaves
 	}
 }
 
