@@ -267,6 +267,7 @@ func TestHTTPServerEndsWithTheDeadlineOfItsTask(t *testing.T) {
 		server := need(rt.Spawn(engine.Options{Context: ctx}, func() {
 			_, err := ln.Accept()
 			var failed net.Error
+			//lint:ignore SA1019 net/http asks so
 			if !errors.As(err, &failed) || !failed.Timeout() || failed.Temporary() {
 				t.Errorf("Accept: %v; want a timeout that is not temporary", err)
 				return
