@@ -55,8 +55,8 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 	return err
 }
 
-// replace makes the new file and puts it in the place of the old one. The deferred functions are two, as each waits: if the
-// end of the runtime ends the task in one, the other is called all the same.
+// replace writes data to a new file and renames it to w.name. It has two deferred functions because each waits: if the
+// runtime ends the task in the first, the second still runs.
 func (w *fileWriter) replace(data []byte) (err error) {
 	defer func() {
 		if w.temp != "" {

@@ -188,8 +188,10 @@ func (p *uringPoller) Close() error {
 // register gives d its requests; the kernel learns of d when a caller first waits.
 func (p *uringPoller) register(d *desc) error {
 	return p.table.add(d, func() error {
-		d.requests = newRequests(p, d)
-		d.startLoose()
+		d.requests = newRequests(p, d) // first, as looseSet may deliver at once
+		if !d.startLoose() {
+			d.requests.setLoose(false)
+		}
 		return nil
 	})
 }

@@ -137,7 +137,7 @@ func Under(ctx context.Context, fn func() error) error { return engine.Under(ctx
 // its grace time is a limit too.
 func Shield(ctx context.Context, fn func() error) error { return engine.Shield(ctx, fn) }
 
-// Err returns nil as long as the calling task is not cancelled, then the error that
-// every wait that can fail returns at once. A call that need not wait, as a lock is free or a channel has a value, is
-// no wait, and succeeds. Err is nil on a plain goroutine. It never parks.
+// Err returns nil as long as the calling task is not cancelled, and then the error that every wait returns that can fail. A
+// call that need not wait succeeds all the same: Lock of a free lock, Recv from a channel that has a value. Err returns
+// nil on a plain goroutine. It never parks.
 func Err() error { return engine.Err() }

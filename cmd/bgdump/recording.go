@@ -207,7 +207,7 @@ func (r *recorder) stopped(why string) error {
 	return nil
 }
 
-// recordOnce writes one recording, and removes old ones: if it could not be written, too, as the disk may be full.
+// recordOnce writes one recording and then removes old ones. It removes them even if the write has failed, as the disk may be full.
 func (r *recorder) recordOnce(ctx context.Context) error {
 	err := r.write(ctx)
 	if ctx.Err() != nil {

@@ -149,8 +149,12 @@ func (set *settings) placeRedirects() (errs []error) {
 
 // checkAdmin reports an admin address that can't be listened on beside the points.
 func (set *settings) checkAdmin() (errs []error) {
+	if set.admin == "" {
+		return nil
+	}
 	for _, p := range set.points {
-		if err := beside(p, fullAdmin(set.admin)); err != nil && set.admin != "" && !p.Optional {
+		unused := p.TakesAll && p.Addr == knot.DefaultAddr // perhaps: a socket of systemd's may take its place
+		if err := beside(p, fullAdmin(set.admin)); err != nil && !p.Optional && !unused {
 			errs = append(errs, fmt.Errorf("%s: %w", adminFlag, err))
 		}
 	}

@@ -165,9 +165,9 @@ func (r *running) change(fresh *settings, log *slog.Logger) (addrs *relisten, er
 	return addrs, nil
 }
 
-// explain is the function explain for a reload: an address that can't be listened on may be Knot's own.
+// explain is like the function explain, for a reload: the address that is taken may be one that Knot itself listens on.
 func (r *running) explain(err error, fresh *settings) error {
-	own := []string{r.parts.admin.configured()}
+	own := []string{fullAdmin(r.parts.admin.configured())}
 	if on := r.on.Load(); on != nil {
 		for _, p := range on.now() {
 			own = append(own, p.Addr)
@@ -175,7 +175,7 @@ func (r *running) explain(err error, fresh *settings) error {
 	}
 	if taken := (*addressError)(nil); errors.Is(err, syscall.EADDRINUSE) && errors.As(err, &taken) {
 		for _, addr := range own {
-			if port := addresses.Port(addr); port != 0 && port == addresses.Port(taken.addr) {
+			if addresses.Same(addr, taken.addr) || addresses.Overlap(addr, taken.addr) {
 				return fmt.Errorf("%w\nKnot itself listens there as %s: it takes a start, or two reloads, to change that", err, addr)
 			}
 		}

@@ -3,13 +3,13 @@
 package cookbook
 
 import (
-	"errors"
+	"cmp"
 
 	"github.com/capriccio-go/capriccio/task"
 )
 
 // Map calls fn for each value, with so many tasks, and returns the results in the order of the values. It returns an
-// error if its context ends before all results are there.
+// error if its context has ended: then results may be missing.
 func Map[In, Out any](workers int, values []In, fn func(In) Out) ([]Out, error) {
 	results := make([]Out, len(values))
 	next := task.NewChan[int](workers)
@@ -26,5 +26,5 @@ func Map[In, Out any](workers int, values []In, fn func(In) Out) ([]Out, error) 
 		next.Send(i) // fails once the context has ended, see Err
 	}
 	next.Close()
-	return results, errors.Join(all.Wait(), task.Err())
+	return results, cmp.Or(all.Wait(), task.Err())
 }

@@ -24,8 +24,9 @@ const several = "several"
 // limit of one is the sum, 0 if one of them is not known, and so is ProcessCPU. Name, Host, Go and Policy are
 // kept if they are the same everywhere and are "several" otherwise. PID is 0. Sources are those of all, in the order of the arguments. A watched
 // resource is shown as it is where its utilisation is greatest. The latest graphlimits.Overruns
-// reports are kept. Of more than graphlimits.Edges crossings the most frequent are kept, and Overflow.Wakes
-// counts the others; of so many ranked nodes those that are held, then those with most tasks ready.
+// reports are kept. Of more than graphlimits.Edges crossings Merge keeps the most frequent, and Overflow.Wakes counts the
+// wakes of the others. Of more ranked nodes than that it keeps those that are held, then those with most tasks ready. Among equals,
+// those of earlier arguments are kept.
 // Where processes do not agree about the stack behind a key, as after
 // a change of source that does not concern its functions, it is one of them, whatever
 // the order of the arguments.
@@ -241,7 +242,8 @@ func (m *merger) finish() *Snapshot {
 	return out
 }
 
-// trim leaves the first graphlimits.Edges elements of list, and returns the others, if there are more.
+// trim cuts list to the first graphlimits.Edges elements in that order, and returns the elements that it has cut off. A list
+// that is short enough keeps its order.
 func trim[E any](list *[]E, order func(a, b E) int) (rest []E) {
 	if len(*list) > graphlimits.Edges {
 		slices.SortStableFunc(*list, order)

@@ -17,7 +17,7 @@ type ending struct {
 	closing   bool          // workers end
 	stopped   chan struct{} // fixed; closed when the loop's goroutine has ended
 
-	keyOf []weak.Pointer[sync.Map] // the maps of DeleteAtEnd
+	keyedBy []weak.Pointer[sync.Map] // maps that have the loop as a key, see DeleteAtEnd
 }
 
 // Close is Shutdown without waiting for the tasks to end by themselves.
@@ -201,14 +201,14 @@ func (rt *Runtime) firmTasks() (why []string, n int) {
 	return why, n
 }
 
-// DeleteAtEnd has the key l deleted from m when l has ended: a map that lives as long as the process is not to keep l, and
-// with it its runtime. It is called on l, once for each map.
+// DeleteAtEnd deletes the key l from m when l ends, so that a map that outlives the runtime does not keep it in memory. l
+// refers to m weakly: m may be collected before. Call it on l, once for each map.
 func (l *Loop) DeleteAtEnd(m *sync.Map) {
 	e := &l.end
-	if len(e.keyOf) == cap(e.keyOf) { // look for maps that have been collected, before it grows
-		e.keyOf = slices.DeleteFunc(e.keyOf, func(p weak.Pointer[sync.Map]) bool { return p.Value() == nil })
+	if len(e.keyedBy) == cap(e.keyedBy) { // look for maps that have been collected, before it grows
+		e.keyedBy = slices.DeleteFunc(e.keyedBy, func(p weak.Pointer[sync.Map]) bool { return p.Value() == nil })
 	}
-	e.keyOf = append(e.keyOf, weak.Make(m))
+	e.keyedBy = append(e.keyedBy, weak.Make(m))
 }
 
 const namedAtEnd = 3 // tasks that stuckError names
@@ -233,7 +233,7 @@ func (l *Loop) finishLoop() {
 	if err := l.poller.Close(); err != nil {
 		l.rt.log.Error("task: closing the poller", "loop", l.index, "error", err)
 	}
-	for _, p := range l.end.keyOf {
+	for _, p := range l.end.keyedBy {
 		if m := p.Value(); m != nil {
 			m.Delete(l)
 		}

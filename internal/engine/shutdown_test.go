@@ -364,11 +364,11 @@ func TestALoopForgetsMapsThatAreCollected(t *testing.T) {
 	rt := newRuntime(t, 1)
 	run(t, rt, func() {
 		l := CurrentLoop()
-		for len(l.end.keyOf) < 8 || len(l.end.keyOf) < cap(l.end.keyOf) {
+		for len(l.end.keyedBy) < 8 || len(l.end.keyedBy) < cap(l.end.keyedBy) {
 			l.DeleteAtEnd(new(sync.Map))
 		}
 		runtime.GC()
 		l.DeleteAtEnd(new(sync.Map))
-		testenv.Equal(t, len(l.end.keyOf), 1, "maps that the loop knows")
+		testenv.Equal(t, len(l.end.keyedBy), 1, "maps that the loop knows")
 	})
 }

@@ -183,8 +183,9 @@ func (w *Waiter) LockFirmly(l sync.Locker) {
 	defer reattach()
 	if w.task != nil {
 		x := w.task.extend()
+		was := x.firm // l.Lock may wait for another Cond
 		x.firm = true
-		defer func() { x.firm = false }()
+		defer func() { x.firm = was }()
 	}
 	l.Lock()
 }

@@ -49,7 +49,7 @@ type trails struct {
 	next uint64 // number of the next piece, from 1
 }
 
-// at is where the piece of that number lies.
+// at returns the slot of that piece, and takes memory for its block if there is none yet.
 func (t *trails) at(number uint64) *piece {
 	i := (number - 1) % maxPieces
 	block := &t.ring[i/blockSize]

@@ -10,8 +10,8 @@ type Config struct {
 	// which costs a microsecond each time; 0: 320; negative: never. It is measured besides
 	// while tasks do what they came in for at an entrance, of up to 2,000 tasks a second.
 	HeapEvery int
-	// MaxNodes bounds the nodes, MaxEdges the edges of each loop, and its crossings; those of all
-	// loops are at most graphlimits.Edges. What does not find room is counted, see bgraph.Overflow. 0: 4096 and 16384.
+	// MaxNodes bounds the nodes, and MaxEdges the edges and the crossings of each loop. All loops together
+	// have at most graphlimits.Edges crossings. What does not find room is counted, see bgraph.Overflow. 0: 4096 and 16384.
 	MaxNodes int
 	MaxEdges int
 }

@@ -17,7 +17,8 @@ func PerSecond(s *bgraph.Snapshot, count uint64) float64 {
 	return float64(count) / s.Span.Duration().Seconds()
 }
 
-// Requests is how many requests of net/http have ended. Those of HTTP/1 end at a place, and each of HTTP/2 has a goroutine of its own.
+// Requests returns how many requests to net/http have ended: those of HTTP/1 by their waits with reason "response", those of HTTP/2
+// by their goroutines.
 func Requests(s *bgraph.Snapshot) (count uint64) {
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Reason == "response" {

@@ -41,7 +41,7 @@ type backend struct {
 	outstanding atomic.Int64
 	// removed: requests that enter go to another backend; atomic.
 	removed atomic.Bool
-	// retired: the last request that is here closes the pool; atomic.
+	// retired: the pool is closed as soon as outstanding is 0; atomic.
 	retired atomic.Bool
 	uncheck context.CancelFunc // ends the checks; nil: there are none; guarded by Proxy.mu
 	// sick: checks say so; atomic.

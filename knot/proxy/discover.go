@@ -86,7 +86,7 @@ func (b *backend) remove() {
 	b.retire()
 }
 
-// retire ends connections at rest once no request is here: a request that waits for its turn gets a connection yet.
+// retire closes the pool once no request is at b or waits for it. Until then a request that waits still gets a connection.
 func (b *backend) retire() {
 	b.retired.Store(true)
 	if b.isIdle() {

@@ -72,7 +72,8 @@ func (p *Proxy) beginChecks(b *backend) {
 	})
 }
 
-// Close ends checks, and connections at rest, those of a backend with its last request. Requests under way go on.
+// Close ends the checks. It closes the idle connections of each backend once that has no request any more. Requests under way,
+// and those that wait, go on.
 func (p *Proxy) Close() {
 	p.cancel()
 	p.checks.Wait()

@@ -330,9 +330,7 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeo
 		return e.clientLost()
 	}
 	for passed := int64(0); ; {
-		if err := e.tookLate(); err != nil {
-			return err
-		}
+		late := e.tookLate() // before the Read: so far only the client can have used the time up
 		var n int
 		var err error
 		timeout.wait(e.p.IdleTimeout)
@@ -363,6 +361,8 @@ func (e *exchange) passBackHTTP2(ctx context.Context, resp *http.Response, timeo
 				}
 			}
 			return nil
+		case err != nil && late != nil:
+			return late
 		case err != nil:
 			return e.broken(cmp.Or(e.tooLate(ctx, timeout), err), false, false)
 		}

@@ -174,13 +174,13 @@ func (c *Cache) Adopt(old *Cache) bool {
 type Set []*Cache
 
 // Before returns a handler that answers by what is kept, and asks next for the rest. trust names proxies whose word next
-// takes, besides the proxies that the server trusts. apart reports whether next answers a request otherwise than those of other
-// clients: it goes past the cache.
-func (s Set) Before(next knot.Handler, trust knot.Trust, apart func(x *knot.Ctx) bool) knot.Handler {
+// takes, besides the proxies that the server trusts. bypasses reports whether a request goes past the cache, because next answers
+// it otherwise than requests of other clients.
+func (s Set) Before(next knot.Handler, trust knot.Trust, bypasses func(x *knot.Ctx) bool) knot.Handler {
 	return func(x *knot.Ctx) error {
 		for _, c := range s {
 			if c.match.MatchBytes(x.PathBytes()) {
-				return c.handle(x, next, trust, apart)
+				return c.handle(x, next, trust, bypasses)
 			}
 		}
 		return next(x)

@@ -163,8 +163,8 @@ func isStream(h rfc.Header) bool {
 	return len(ctype) >= len("text/event-stream") && is([]byte(ctype[:len("text/event-stream")]), "text/event-stream")
 }
 
-// namesClient reports whether a line that Vary names is one in which the proxy itself tells the backend who the client is: it is
-// not that of the request.
+// namesClient reports whether l is a header line in which the proxy tells the backend the client's address. The cache sees the
+// line of the request, not the proxy's. X-Forwarded-Proto and X-Forwarded-Host need no such rule: scheme and host are in the key.
 func namesClient(l rfc.Field) bool {
 	return l.Name == "x-forwarded-for" || l.Name == "x-real-ip" || l.Name == "forwarded"
 }

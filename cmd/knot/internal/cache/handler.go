@@ -30,7 +30,7 @@ type ask struct {
 }
 
 // handle answers a request, by what is kept if that may be.
-func (c *Cache) handle(x *knot.Ctx, next knot.Handler, trust knot.Trust, apart func(x *knot.Ctx) bool) error {
+func (c *Cache) handle(x *knot.Ctx, next knot.Handler, trust knot.Trust, bypasses func(x *knot.Ctx) bool) error {
 	method := x.Method()
 	var room [512]byte
 	t, ok := c.appendTarget(room[:0], x, trust)
@@ -41,7 +41,7 @@ func (c *Cache) handle(x *knot.Ctx, next knot.Handler, trust knot.Trust, apart f
 		}
 		return err
 	}
-	if !ok || passes(x) || apart(x) {
+	if !ok || passes(x) || bypasses(x) {
 		c.counts.passed.Add(1)
 		return next(x)
 	}

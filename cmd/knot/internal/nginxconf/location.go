@@ -58,11 +58,14 @@ func (l *location) pass() *Directive {
 	return nil
 }
 
+// itself are the entries of try_files for the file at the path of the request.
+var itself = []string{"$uri", "$document_uri", "$fastcgi_script_name"}
+
 // diverts is the directive of a block by which requests get neither the file at their path nor a backend: a try_files
 // without that file; nil: there is none.
 func diverts(block []*Directive) *Directive {
 	for _, d := range block {
-		if d.Name == "try_files" && !slices.Contains(d.Args, "$uri") && !slices.Contains(d.Args, "$fastcgi_script_name") {
+		if d.Name == "try_files" && !slices.ContainsFunc(d.Args, func(a string) bool { return slices.Contains(itself, a) }) {
 			return d
 		}
 	}

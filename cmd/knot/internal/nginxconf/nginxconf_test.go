@@ -271,13 +271,16 @@ func TestTryOtherFiles(t *testing.T) {
 	const refusal = "match = \"/z/**\"\naction = \"deny\"\nstatus = 404\n"
 	for try, want := range map[string]bool{
 		"try_files /off.html =404;": true, "try_files /none @a;": true, "try_files /$host$uri =404;": true,
-		"try_files $uri /off.html;": false, "try_files $uri $uri/ =404;": false,
+		"try_files $uri /off.html;": false, "try_files $uri $uri/ =404;": false, "try_files $document_uri =404;": false,
 		"try_files /none @a; proxy_pass http://a;": false,
 	} {
 		conf := testenv.Need(Parse("f", []byte("server { root /srv; location /z/ { "+try+" } location @a { proxy_pass http://a; } }")))(t)
 		out, _ := Translate(conf)
 		testenv.Equal(t, strings.Contains(string(out), refusal), want, "%s refuses", try)
 	}
+	conf := testenv.Need(Parse("f", []byte("server { root /srv; location = /robots.txt { try_files /robots.txt =404; } }")))(t)
+	out, _ := Translate(conf)
+	testenv.Equal(t, strings.Contains(string(out), "deny"), false, "a location of one file refuses it: %s", out)
 }
 
 // TestSlashes: the path of a location without its slash at the end is redirected, if no other location has it.

@@ -104,8 +104,10 @@ func (t *translation) refuseLost(s *server, root string, out *tables) {
 	const why = "nginx passes these requests on, and Knot would serve files of the root"
 	var refusals []table
 	for _, l := range s.locations {
+		try := diverts(l.block)
 		switch {
-		case l.pass() == nil && l != s.home() && diverts(l.block) != nil:
+		case l.pass() == nil && l.kind == exact && try != nil && slices.Contains(try.Args, l.text): // the file at the path
+		case l.pass() == nil && l != s.home() && try != nil:
 			refusals = append(refusals, denials(l.patterns, "404", "nginx serves other files for these paths, by try_files")...)
 		case l.pass() == nil || t.passed(l):
 		case l == s.home():
