@@ -110,7 +110,7 @@ func TestStalledProxyingHoldsLittle(t *testing.T) {
 		most          int // bytes held for each
 	}{
 		{"a response", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", 0, 28 << 10},
-		{"a tunnel", "GET /up HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", 0, 12 << 10},
+		{"a tunnel", "GET /up HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", 0, 14 << 10},
 		{"an upload", "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 4194304\r\n\r\n", taken, 46 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
