@@ -182,6 +182,23 @@ func TestHTTP2UselessFrames(t *testing.T) {
 	}
 }
 
+// unbuffered connects a client to s over a connection that buffers nothing, and returns when s has acknowledged its SETTINGS.
+func unbuffered(t *testing.T, s *Server) *framePeer {
+	t.Helper()
+	near, far := net.Pipe()
+	near.SetDeadline(time.Now().Add(time.Minute))
+	go s.ServeConn(far)
+	p := newFramePeer(t, near, near)
+	io.WriteString(near, wholePre)
+	p.WriteSettings()
+	for {
+		settings, is := testenv.Need(p.ReadFrame())(t).(*http2.SettingsFrame)
+		if is && settings.IsAck() {
+			return p
+		}
+	}
+}
+
 // TestHTTP2HeadsWait: a client that does not read for a while, and meanwhile gets the heads of many responses, is not taken for
 // one that floods: the heads wait, as bodies do.
 func TestHTTP2HeadsWait(t *testing.T) {
@@ -195,17 +212,7 @@ func TestHTTP2HeadsWait(t *testing.T) {
 		}
 		return echoHandler(x)
 	}}
-	near, far := net.Pipe() // without a buffer
-	near.SetDeadline(time.Now().Add(time.Minute))
-	go s.ServeConn(far)
-	p := newFramePeer(t, near, near)
-	io.WriteString(near, wholePre)
-	p.WriteSettings()
-	for acked := false; !acked; {
-		f := testenv.Need(p.ReadFrame())(t)
-		settings, is := f.(*http2.SettingsFrame)
-		acked = is && settings.IsAck()
-	}
+	p := unbuffered(t, s)
 	p.ask(0, "/large")
 	for i := range many {
 		p.ask(i+1, fmt.Sprint("/", i))
@@ -229,7 +236,7 @@ func TestHTTP2HeadsWait(t *testing.T) {
 			t.Fatalf("%s after %d heads", v, heads)
 		}
 	}
-	near.Close()
+	p.nc.Close()
 	testenv.Until(t, "the end of the connection", func() bool { return s.Stats().Conns == 0 })
 	s.Close()
 }
@@ -242,22 +249,13 @@ func TestHTTP2ReadsBesideAWrite(t *testing.T) {
 		begun <- true
 		return echoHandler(x)
 	}}
-	near, far := net.Pipe() // without a buffer
-	near.SetDeadline(time.Now().Add(time.Minute))
-	go s.ServeConn(far)
-	p := newFramePeer(t, near, near)
-	io.WriteString(near, wholePre)
-	p.WriteSettings()
-	for acked := false; !acked; {
-		settings, is := testenv.Need(p.ReadFrame())(t).(*http2.SettingsFrame)
-		acked = is && settings.IsAck()
-	}
+	p := unbuffered(t, s)
 	p.WritePing(false, [8]byte{})
 	testenv.Must(t, p.ask(0, "/"))
 	<-begun
 	testenv.Equal(t, p.verdict(), "ping")
 	testenv.Equal(t, p.verdict(), "200")
-	near.Close()
+	p.nc.Close()
 	testenv.Until(t, "the end of the connection", func() bool { return s.Stats().Conns == 0 })
 	s.Close()
 }

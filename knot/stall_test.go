@@ -92,13 +92,7 @@ func TestStalledWriteBesideRead(t *testing.T) {
 		p.WriteWindowUpdate(1, 1)
 	}
 	p.WriteWindowUpdate(1, outSize)
-	for taken := 0; taken < outSize+steps; {
-		var n int
-		if _, err := fmt.Sscanf(p.verdict(), "data %d", &n); err != nil {
-			t.Fatalf("the response ends after %d bytes", taken)
-		}
-		taken += n
-	}
+	p.takeBytes(outSize + steps)
 	<-checked // before the client leaves
 }
 
@@ -129,13 +123,7 @@ func TestStalledWriteBesideLongTrailer(t *testing.T) {
 			p.WriteWindowUpdate(id, 1)
 		}
 		p.WriteWindowUpdate(id, outSize)
-		for taken := 0; taken < outSize+steps; {
-			var n int
-			if _, err := fmt.Sscanf(p.verdict(), "data %d", &n); err != nil {
-				t.Fatalf("the response ends after %d bytes", taken)
-			}
-			taken += n
-		}
+		p.takeBytes(outSize + steps)
 		<-checked // before the client leaves
 	}
 }
@@ -146,6 +134,18 @@ func writePieces(w io.Writer, content []byte, size int) (err error) {
 		_, err = w.Write(rest[:min(len(rest), size)])
 	}
 	return err
+}
+
+// takeBytes reads so many bytes of the body of a response.
+func (p *framePeer) takeBytes(size int) {
+	p.t.Helper()
+	for taken := 0; taken < size; {
+		var n int
+		if _, err := fmt.Sscanf(p.verdict(), "data %d", &n); err != nil {
+			p.t.Fatalf("the response ends after %d bytes", taken)
+		}
+		taken += n
+	}
 }
 
 // takeAll takes that many responses, whose windows are closed, some bytes at a time at first, and compares the bodies.

@@ -35,8 +35,8 @@ func balancing(c *config.Balancing, p *proxy.Config, take func(key, text string,
 }
 
 // toCanary returns a function that reports whether a request has the header line or the cookie that sends it to the canary k. If k
-// is nil it reports false. It ignores quotes around the value of a cookie, which the proxy compares: at worst a request goes
-// past the cache for nothing.
+// is nil it reports false. It ignores quotes around the value of a cookie, which the proxy compares: at worst a request
+// bypasses the cache needlessly.
 func toCanary(k *config.Canary) func(x *knot.Ctx) bool {
 	if k == nil {
 		return func(*knot.Ctx) bool { return false }

@@ -153,8 +153,8 @@ func (set *settings) checkAdmin() (errs []error) {
 		return nil
 	}
 	for _, p := range set.points {
-		unused := p.TakesAll && p.Addr == knot.DefaultAddr // perhaps: a socket of systemd's may take its place
-		if err := beside(p, fullAdmin(set.admin)); err != nil && !p.Optional && !unused {
+		isReplaceable := p.TakesAll && p.Addr == knot.DefaultAddr // by a socket of systemd's
+		if err := beside(p, fullAdmin(set.admin)); err != nil && !p.Optional && !isReplaceable {
 			errs = append(errs, fmt.Errorf("%s: %w", adminFlag, err))
 		}
 	}

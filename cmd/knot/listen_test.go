@@ -112,7 +112,7 @@ root = %q
 
 var portsGiven sync.Map // by freePort
 
-// freePort is one that nobody listens on, neither for TCP nor for UDP, and that it has not returned before.
+// freePort returns an address with a port that no process listens on, neither for TCP nor for UDP. It returns none twice.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for {

@@ -8,7 +8,7 @@ import (
 	"github.com/capriccio-go/capriccio/task"
 )
 
-// Map calls fn for each value, with so many tasks, and returns the results in the order of the values. It returns an
+// Map calls fn for each value, in the given number of tasks, and returns the results in the order of the values. It returns an
 // error if its context has ended: then results may be missing.
 func Map[In, Out any](workers int, values []In, fn func(In) Out) ([]Out, error) {
 	results := make([]Out, len(values))

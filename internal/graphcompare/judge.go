@@ -238,7 +238,7 @@ func (j *judge) findings(v *Verdict) {
 		for _, f := range lint.FindPart(j.whole[i], s) {
 			at := id{check: f.Check, node: j.keyIn(i, f.Node), to: j.keyIn(i, f.To)}
 			switch {
-			case f.Node == 0 || strings.HasPrefix(f.Name, "goroutines of "): // wherever most of them wait
+			case f.Node == 0 || f.Check == lint.CheckGrowing || f.Check == lint.CheckLeaked: // wherever most of the goroutines wait
 				at.node, at.name = 0, f.Name
 			case f.Check == lint.CheckConvoy || f.Check == lint.CheckQueue: // whatever the holder does for longest
 				at.to = 0
