@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/trace"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,7 +66,7 @@ func prepareGoTrace(r *run, e *experiment) error {
 				return samples, nil
 			}
 			samples = append(samples, sample{"resident-share-" + p.metric, "%", p.x, 100 * peak / (64 + 2*float64(f.generation)/1e6)})
-			if requests == 0 || p.metric != "net-http" {
+			if p.metric != "net-http" {
 				return samples, nil
 			}
 			shown, err := shownAfter(ctx, bgdump, again)
@@ -134,11 +136,20 @@ func (r *run) traceServer(path string, span time.Duration) (requests int, err er
 		return 0, err
 	}
 	defer end()
-	lines, err := proc.Output(r.ctx, r.ownClient(append([]string{"load"}, flagPairs("addr", addr, "conns", 32, "for", span, "pid", os.Getpid())...)...))
-	for _, line := range lines {
-		fmt.Sscanf(line, "requests 1 1 %d", &requests)
+	samples, err := samplesOf(r.ctx, span, r.ownClient(append([]string{"load"}, flagPairs("addr", addr, "conns", 32, "for", span, "pid", os.Getpid())...)...))
+	if err != nil {
+		return 0, err
 	}
-	return requests, err
+	return requestsIn(samples)
+}
+
+// requestsIn returns how many requests a client has counted.
+func requestsIn(samples []sample) (int, error) {
+	i := slices.IndexFunc(samples, func(s sample) bool { return s.metric == "requests" })
+	if i < 0 || samples[i].value < 1 {
+		return 0, errors.New("the client has counted no requests")
+	}
+	return int(samples[i].value), nil
 }
 
 // serveHere serves by net/http in this process until stop is called.
