@@ -11,6 +11,9 @@ import (
 // A connection that could not be written to is not written to again: what has been sent may end in the middle of
 // anything. Ctx.afterWrite remembers the error, and the functions of this file return it, and gather nothing any more.
 
+// chunkFrame is how many bytes frame a chunk at most: its size in hexadecimal, and two line ends.
+const chunkFrame = 16 + 4
+
 // stream adds p to the body of a committed response.
 func (x *Ctx) stream(p []byte) error {
 	if len(p) == 0 || x.writeErr != nil {
@@ -24,6 +27,11 @@ func (x *Ctx) stream(p []byte) error {
 		x.out = out
 		x.resp.chunk += len(p)
 		return nil
+	}
+	if len(x.out)+chunkFrame > cap(x.out) { // else writes of a byte or two would make it grow for ever
+		if err := x.flush(); err != nil {
+			return err
+		}
 	}
 	x.out = h1.AppendChunkHead(x.out, len(p))
 	x.resp.chunk = len(p)

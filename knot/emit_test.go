@@ -58,6 +58,25 @@ func TestSmallWritesShareChunks(t *testing.T) {
 	})
 }
 
+// TestSmallWritesLeave: a response that is written byte by byte leaves as the buffer fills.
+func TestSmallWritesLeave(t *testing.T) {
+	const size = 1 << 20
+	for step := 1; step <= 5; step++ {
+		nc := &vectorConn{scriptConn: script(req("GET /", "Connection: close"))}
+		serveScript(&Server{Handler: func(x *Ctx) error {
+			piece := "12345"[:step]
+			for range size / step {
+				if _, err := x.WriteString(piece); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}, nc)
+		testenv.AtMost(t, nc.most, writeMost, "%d bytes at a time: the largest write has", step)
+		testenv.AtLeast(t, len(nc.output), size/step*step, "%d bytes at a time: all is", step)
+	}
+}
+
 // A vectorConn is a scriptConn with writev, which notes the largest one.
 type vectorConn struct {
 	*scriptConn
