@@ -358,7 +358,7 @@ func (x *Ctx) drainBody() bool {
 			return err == io.EOF
 		}
 	}
-	return false
+	return b.Phase == h1.BodyDone
 }
 
 // LimitBody limits the body of this request to n bytes, or to Server.MaxBody if that is less. The error matches Status(413)

@@ -1,6 +1,7 @@
 package knot
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -187,6 +188,24 @@ func TestAnAnswerAwaitsTheBodyForAWhile(t *testing.T) {
 			p.send(chunkedHead + c.body)
 			p.wantStatus(c.want, "%s, %s", name, c.what)
 			p.nc.Close()
+		}
+	}
+}
+
+// TestAKeptConnectionIsKept: after a body that the handler leaves the connection stays open unless the response says that it
+// does not.
+func TestAKeptConnectionIsKept(t *testing.T) {
+	handler := func(*Ctx) error { return Status(404) }
+	for _, drain := range []int64{-1, 0, 10_000} {
+		limit := int(cmp.Or(max(drain, 0), defaultMaxDrain))
+		for _, size := range []int{1, 5, 3000, limit - 1, limit, limit + 1, limit + 5000} {
+			head := req("PUT /", fmt.Sprint("Content-Length: ", size))
+			at := min(size, 2000)
+			nc := newScriptConn(head+strings.Repeat("b", at), strings.Repeat("b", size-at), 4000)
+			_, v := runScript(&Server{Handler: handler, MaxDrain: drain}, nc)
+			if closes := strings.Contains(string(nc.output), "Connection: close\r\n"); closes != (v != turnRest) {
+				t.Errorf("MaxDrain %d, %d bytes: the response says close: %v; verdict %v", drain, size, closes, v)
+			}
 		}
 	}
 }

@@ -265,13 +265,18 @@ func (scriptAddr) String() string  { return "192.0.2.1:4711" }
 
 // serveScript runs one turn and returns the Ctx as it was left.
 func serveScript(s *Server, nc net.Conn) *Ctx {
+	x, _ := runScript(s, nc)
+	return x
+}
+
+// runScript is serveScript, and returns what becomes of the connection too.
+func runScript(s *Server, nc net.Conn) (*Ctx, verdict) {
 	s.ready()
 	defer s.clock.Close()
 	c := &conn{nc: nc, srv: s}
 	x := newCtx()
 	x.c, x.srv = c, s
-	x.run()
-	return x
+	return x, x.run()
 }
 
 // answerTo is what s writes for a request, or several.

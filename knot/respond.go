@@ -407,7 +407,7 @@ func (x *Ctx) mustClose() bool {
 // leavesBody reports whether more of the body may be left than is worth to be read.
 func (x *Ctx) leavesBody() bool {
 	b := &x.body
-	return b.Phase != h1.BodyDone && (b.owed || b.err != nil || b.Left-int64(x.w-x.r) > x.srv.settings().drain)
+	return b.Phase != h1.BodyDone && (b.owed || b.err != nil || b.Left > max(x.srv.settings().drain, int64(x.w-x.r)))
 }
 
 // complete ends the response that the handler left. If it returns an error
