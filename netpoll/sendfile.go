@@ -23,6 +23,8 @@ const (
 	// Then other tasks of the loop run: longer calls would keep their connections waiting. Congestion control that
 	// paces costs the kernel a timer for each packet, whatever the size (ADR 0018).
 	sendfileRaw = 512 << 10
+	// reportEvery is after how many bytes Moved is called.
+	reportEvery = 256 << 10
 	// readAhead is how far reading may be ahead of sending, in bytes, at most. It starts
 	// with firstAhead and doubles: most files are short, and memory may be too.
 	readAhead  = 2 << 20
@@ -34,7 +36,7 @@ type eagerPages interface {
 	Ahead(off, n int64)
 }
 
-// movingPages are Pages that are told each time that another piece has been sent. Moved never parks.
+// movingPages are Pages that are told each time that reportEvery bytes or more have been sent. Moved never parks.
 type movingPages interface {
 	Moved()
 }
@@ -147,7 +149,7 @@ func (s *fileSend) noteSent(k int64) {
 	s.off += k
 	s.sent += k
 	s.left -= k
-	if s.moving != nil && s.sent-s.reported >= s.piece {
+	if s.moving != nil && s.sent-s.reported >= reportEvery {
 		s.reported = s.sent
 		s.moving.Moved()
 	}
