@@ -36,7 +36,7 @@ var tableNames = map[string]string{"knot-proxy.md: Keys": "site.proxy", "knot-ca
 
 var (
 	tableName = regexp.MustCompile(`\[\[?([a-z.-]+)\]`)
-	link      = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+	link      = regexp.MustCompile(`\[((?:[^][]|\[\[\w+\]\])*)\]\([^)]*\)`)
 )
 
 func readDocs(t *testing.T) docsOfPages {
@@ -54,7 +54,7 @@ func readDocs(t *testing.T) docsOfPages {
 			if table == "" || len(cells) < 2 {
 				continue
 			}
-			doc := keyDoc{means: cells[1]} // in tables that have no defaults
+			doc := keyDoc{means: strings.TrimPrefix(cells[1], "| ")} // in tables that have no defaults
 			if len(cells) == 3 {
 				doc = keyDoc{strings.Trim(cells[1], " |"), cells[2]}
 			}
@@ -124,6 +124,9 @@ func (docs docsOfPages) addFields(t reflect.Type, path string, properties object
 			continue
 		}
 		key := field.Tag.Get("toml")
+		if key == "-" {
+			continue
+		}
 		of := docs.schemaOf(field.Type, path+"."+key)
 		docs.describe(of, path, key)
 		properties[key] = of

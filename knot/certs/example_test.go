@@ -15,7 +15,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	go keys.Watch(context.Background(), time.Minute, func(err error) { log.Println("certificates:", err) })
+	go keys.Watch(context.Background(), time.Minute, func(err error) {
+		if err != nil {
+			log.Println("certificates:", err)
+		}
+	})
 	server := &knot.Server{Addr: ":8443", TLS: keys.Config()}
 	if err := capriccio.Run(context.Background(), server.Run); err != nil {
 		log.Fatal(err)
