@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"path"
 	"strings"
@@ -38,6 +39,7 @@ type urlSource struct {
 	cpu       bool          // with a CPU profile beside it
 	pause     time.Duration // at least so long between the beginnings of two traces
 	traces    bool          // it is known that it gives traces
+	connected atomic.Bool   // a program listens there
 	answered  atomic.Bool   // it speaks HTTP
 	pid       int           // of the process that answers; 0: not known
 	kernel    *kernel       // of that process
@@ -139,8 +141,8 @@ func (u *urlSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 			u.places = u.places[i : i+1]
 			return s, nil
 		}
-		var answer badAnswer
-		if !errors.As(err, &answer) || ctx.Err() != nil {
+		answer := badAnswer{false, err} // a handler for all paths may hang or break off where net/http/pprof answers
+		if !errors.As(err, &answer) && !u.connected.Load() || ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %w", u.Name(), err)
 		}
 		failed = append(failed, answer)
@@ -153,7 +155,8 @@ func (u *urlSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 func (u *urlSource) ask(ctx context.Context, at *url.URL) (*http.Response, error) {
 	first := *at
 	first.User = nil
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, first.String(), nil)
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { u.connected.Store(true) }})
+	req, err := http.NewRequestWithContext(traced, http.MethodGet, first.String(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -136,19 +136,22 @@ func TestAnswersFromServersThatAreNone(t *testing.T) {
 func TestAServerThatTakesItsTime(t *testing.T) {
 	for name, begin := range map[string]string{"no answer": "", "half an answer": "capriccio blocking graph 1\n{"} {
 		t.Run(name, func(t *testing.T) {
-			asked := make(chan bool)
+			const places = 2
+			asked := make(chan bool, places)
 			server, _ := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 				if begin != "" {
 					fmt.Fprint(w, begin)
 					w.(http.Flusher).Flush()
 				}
-				close(asked)
+				asked <- true
 				<-r.Context().Done()
 			})
 			clk := newFakeClock()
 			go func() {
-				<-asked
-				clk.advance(7 * time.Second)
+				for range places {
+					<-asked
+					clk.advance(7 * time.Second)
+				}
 			}()
 			sur := &surroundings{clock: clk}
 			commandIn(t, context.Background(), sur, "-timeout", "7s", server+"/x").fails(t, "no answer within 7s; -timeout")

@@ -206,6 +206,25 @@ func TestServersThatGiveTraces(t *testing.T) {
 	}
 }
 
+// The trace of a stuck program is found although the handler of all other paths hangs or breaks off.
+func TestTracesBesideAHandlerThatFails(t *testing.T) {
+	for _, hangs := range []bool{true, false} {
+		clk := newFakeClock()
+		p := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")
+		p.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) {
+			if hangs {
+				clk.advance(time.Minute)
+				<-r.Context().Done()
+			}
+			panic(http.ErrAbortHandler)
+		})
+		r := commandIn(t, context.Background(), &surroundings{clock: clk}, "-timeout", "1m", "-cpu=false", serving(t, p))
+		if got := strings.Join(p.seconds(), ","); r.code != exitOK || got != "5" {
+			t.Errorf("hangs: %v: %d, %s; traced %s seconds, want 5", hangs, r.code, r.errOut, got)
+		}
+	}
+}
+
 func TestTraceOfAUnixSocket(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", file)
