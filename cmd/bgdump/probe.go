@@ -10,15 +10,17 @@ import (
 	"time"
 )
 
-// The bounds of -probe.
-const (
-	mostProbed  = 64 // addresses of a process
-	probeWithin = time.Second
-)
+// mostProbed is how many addresses of a process are asked.
+const mostProbed = 64
+
+const servingProfiles = `
+    import "net/http"
+    import _ "net/http/pprof"
+    go http.ListenAndServe("localhost:6060", nil)`
 
 // probe looks for net/http/pprof at the addresses where a process listens and this machine
 // itself is let in, and returns the first that has it. If onlyLoopback is set, addresses that other machines reach are left out.
-func probe(ctx context.Context, pid int, onlyLoopback bool, sur *surroundings) (*url.URL, error) {
+func probe(ctx context.Context, pid int, onlyLoopback bool, sur *surroundings, timeout time.Duration) (*url.URL, error) {
 	addrs, err := sur.kernel.listening(pid, onlyLoopback)
 	if err != nil {
 		return nil, fmt.Errorf("process %d: where it listens is not known: %w", pid, err)
@@ -29,25 +31,27 @@ func probe(ctx context.Context, pid int, onlyLoopback bool, sur *surroundings) (
 	var almost error // there may be more to it
 	for _, addr := range addrs[:min(len(addrs), mostProbed)] {
 		u := &url.URL{Scheme: "http", Host: addr, Path: profilePath}
-		src := newURLSource(u, sur, &settings{timeout: probeWithin})
+		src := newURLSource(u, sur, &settings{timeout: timeout})
 		src.transport.Proxy, src.transport.DisableKeepAlives = nil, true
 		src.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		err := src.findTraces(ctx, u)
-		var bad badAnswer
 		switch {
 		case err == nil:
 			return u, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case almost == nil && errors.As(err, &bad) && !bad.missing:
+		case almost == nil && mayHaveProfiles(err):
 			almost = fmt.Errorf("process %d, at %s: %w", pid, addr, err)
 		}
 	}
 	if almost != nil {
-		return nil, almost
+		return nil, fmt.Errorf("%w.\nIf that is not net/http/pprof, add these lines to the program:%s", almost, servingProfiles)
 	}
-	return nil, fmt.Errorf(`process %d does not serve net/http/pprof where it listens (%s). Add these lines to it:
-    import "net/http"
-    import _ "net/http/pprof"
-    go http.ListenAndServe("localhost:6060", nil)`, pid, strings.Join(addrs, ", "))
+	return nil, fmt.Errorf("process %d does not serve net/http/pprof where it listens (%s). Add these lines to it:%s", pid, strings.Join(addrs, ", "), servingProfiles)
+}
+
+// mayHaveProfiles reports whether net/http/pprof may be where a probe got the error: it wants a password, is in use, or is slow.
+func mayHaveProfiles(err error) bool {
+	var bad badAnswer
+	return errors.As(err, &bad) && !bad.missing || errors.As(err, new(noAnswer))
 }

@@ -177,24 +177,24 @@ func TestProbe(t *testing.T) {
 	sur := &surroundings{clock: systemClock{}, kernel: systemKernel(), stderr: io.Discard}
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
-	if _, err := probe(t.Context(), os.Getpid(), false, sur); err == nil || !strings.Contains(err.Error(), plain.Listener.Addr().String()) || !strings.Contains(err.Error(), "net/http/pprof") {
+	if _, err := probe(t.Context(), os.Getpid(), false, sur, time.Minute); err == nil || !strings.Contains(err.Error(), plain.Listener.Addr().String()) || !strings.Contains(err.Error(), "net/http/pprof") {
 		t.Errorf("got %v; want an error with the address that was asked, and what to add", err)
 	}
 	partial := httptest.NewServer(newProfiled("/debug/pprof/cmdline", ""))
 	defer partial.Close()
-	if _, err := probe(t.Context(), os.Getpid(), false, sur); err == nil || !strings.Contains(err.Error(), partial.Listener.Addr().String()) || !strings.Contains(err.Error(), "serves profiles but no execution trace") {
+	if _, err := probe(t.Context(), os.Getpid(), false, sur, time.Minute); err == nil || !strings.Contains(err.Error(), partial.Listener.Addr().String()) || !strings.Contains(err.Error(), "serves profiles but no execution trace") {
 		t.Errorf("got %v; want an error that names what is missing", err)
 	}
 	profiled := httptest.NewServer(newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace"))
 	defer profiled.Close()
-	u, err := probe(t.Context(), os.Getpid(), false, sur)
+	u, err := probe(t.Context(), os.Getpid(), false, sur, time.Minute)
 	if err != nil || u.Host != profiled.Listener.Addr().String() || u.Path != profilePath {
 		t.Errorf("found %v, %v; want %s", u, err, profiled.URL)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	testenv.Fails(t, testenv.Err(probe(ctx, os.Getpid(), false, sur)), "goes on after the end")
-	testenv.ErrorSays(t, testenv.Err(probe(t.Context(), 1<<22+1, false, sur)), "not known", "of no process")
+	testenv.Fails(t, testenv.Err(probe(ctx, os.Getpid(), false, sur, time.Minute)), "goes on after the end")
+	testenv.ErrorSays(t, testenv.Err(probe(t.Context(), 1<<22+1, false, sur, time.Minute)), "not known", "of no process")
 }
 
 // TestAPlainProgramIsProbed: a Go program that serves net/http/pprof on a loopback address is traced by the id of its process; one
@@ -232,6 +232,23 @@ func TestAPlainProgramIsProbed(t *testing.T) {
 	}
 }
 
+// TestAProgramThatCannotBeTracedNow: a program whose profiles are in use, or slow, is not told to serve profiles.
+func TestAProgramThatCannotBeTracedNow(t *testing.T) {
+	clk := newFakeClock()
+	for want, answer := range map[string]http.HandlerFunc{
+		"somebody takes a trace of it just now": answers(500, "", "Could not enable tracing: tracing is already enabled"),
+		"no answer within 7s; -timeout": func(_ http.ResponseWriter, r *http.Request) {
+			clk.advance(7 * time.Second)
+			<-r.Context().Done()
+		},
+	} {
+		server := httptest.NewServer(answer)
+		sur := &surroundings{clock: clk, kernel: systemKernel()}
+		commandIn(t, t.Context(), sur, "-timeout", "7s", strconv.Itoa(os.Getpid())).fails(t, server.Listener.Addr().String(), want)
+		server.Close()
+	}
+}
+
 // TestProbeOfAContainer: at the address where a process with a network of its own listens, another process may answer here.
 func TestProbeOfAContainer(t *testing.T) {
 	f := newFakeProc(t)
@@ -244,7 +261,7 @@ func TestProbeOfAContainer(t *testing.T) {
 	for _, own := range []string{"net:[1]", "net:[2]"} {
 		f.link("self", "ns/net", "net:[1]")
 		f.link("4711", "ns/net", own)
-		u, err := probe(t.Context(), 4711, false, sur)
+		u, err := probe(t.Context(), 4711, false, sur, time.Minute)
 		switch {
 		case own == "net:[1]" && err != nil:
 			t.Errorf("in the same network: %v", err)

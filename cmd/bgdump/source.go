@@ -61,7 +61,7 @@ func openSource(ctx context.Context, arg string, sur *surroundings, set *setting
 			return nil, fmt.Errorf("%s is not the id of a process; for a file of that name, write ./%s", arg, arg)
 		}
 		if set.probe {
-			u, err := probe(ctx, int(pid), false, sur)
+			u, err := probe(ctx, int(pid), false, sur, timeout)
 			if err != nil {
 				return nil, err
 			}
@@ -69,8 +69,12 @@ func openSource(ctx context.Context, arg string, sur *surroundings, set *setting
 		}
 		p := &processSource{pid: int(pid), kernel: sur.kernel, clock: sur.clock, timeout: timeout}
 		if p.isPlainGo() {
-			if u, err := probe(ctx, int(pid), true, sur); err == nil {
+			u, err := probe(ctx, int(pid), true, sur, timeout)
+			switch {
+			case err == nil:
 				return newProcessURL(u, int(pid), sur, set), nil
+			case mayHaveProfiles(err):
+				return nil, err
 			}
 		}
 		return p, nil
