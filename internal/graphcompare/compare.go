@@ -81,8 +81,8 @@ type Edge struct {
 }
 
 // Compare sets two snapshots side by side. Nodes are the same if their keys are equal. As a
-// change of the source gives a node another key, two nodes without a counterpart are the same
-// too if no other such node on either side has their reason, label and functions of the call
+// change of the source gives a node another key, nodes without a counterpart are the same too, in the
+// order of their lines, if each side has as many such nodes with their reason, label and functions of the call
 // path. Nodes and edges that did nothing on both sides are left out. nil is an empty Snapshot;
 // rates are 0 where Span is.
 //
@@ -118,8 +118,8 @@ func sideOf(s *bgraph.Snapshot) Side {
 }
 
 // successors returns for each node of before which node of after is the same: the node with
-// the same key; else the only node with the same functions, as lines may have been added;
-// else the only node with the same functions when a function literal counts as the function
+// the same key; else a node with the same functions, as lines may have been added;
+// else a node with the same functions when a function literal counts as the function
 // that it is written in, as the compiler may have changed.
 func successors(before, after *bgraph.Snapshot) map[bgraph.Key]bgraph.Key {
 	out := make(map[bgraph.Key]bgraph.Key, len(before.Nodes))
@@ -140,42 +140,52 @@ func successors(before, after *bgraph.Snapshot) map[bgraph.Key]bgraph.Key {
 	return out
 }
 
-// matchBy adds to out, and to taken, the nodes that have no successor or predecessor yet
-// and are alone in each snapshot with their reason, label and functions as named by name.
+// matchBy adds to out, and to taken, the nodes that have no successor or predecessor yet. Nodes with the same reason, label
+// and functions as named by name are matched in the order of their lines if each snapshot has as many of them.
 func matchBy(before, after *bgraph.Snapshot, out map[bgraph.Key]bgraph.Key, taken map[bgraph.Key]bool, name func(*bgraph.Frame) string) {
-	type match struct {
-		before, after   bgraph.Key
-		nBefore, nAfter int
-	}
-	lonely := map[string]*match{}
-	of := func(n *bgraph.Node) *match {
+	type group struct{ before, after []*bgraph.Node }
+	groups := map[string]*group{}
+	of := func(n *bgraph.Node) *group {
 		id := identity(n, name)
-		if lonely[id] == nil {
-			lonely[id] = new(match)
+		if groups[id] == nil {
+			groups[id] = new(group)
 		}
-		return lonely[id]
+		return groups[id]
 	}
 	for i := range before.Nodes {
 		n := &before.Nodes[i]
 		if _, known := out[n.Key]; !known {
-			m := of(n)
-			m.before = n.Key
-			m.nBefore++
+			g := of(n)
+			g.before = append(g.before, n)
 		}
 	}
 	for i := range after.Nodes {
 		if n := &after.Nodes[i]; !taken[n.Key] {
-			m := of(n)
-			m.after = n.Key
-			m.nAfter++
+			g := of(n)
+			g.after = append(g.after, n)
 		}
 	}
-	for _, m := range lonely {
-		if m.nBefore == 1 && m.nAfter == 1 {
-			out[m.before] = m.after
-			taken[m.after] = true
+	for _, g := range groups {
+		if len(g.before) != len(g.after) {
+			continue
+		}
+		slices.SortStableFunc(g.before, compareLines)
+		slices.SortStableFunc(g.after, compareLines)
+		for i, n := range g.before {
+			out[n.Key] = g.after[i].Key
+			taken[g.after[i].Key] = true
 		}
 	}
+}
+
+// compareLines orders nodes with the same functions by their lines in the program. Lines of the standard library don't tell nodes apart.
+func compareLines(a, b *bgraph.Node) int {
+	return slices.CompareFunc(a.Stack, b.Stack, func(f, g bgraph.Frame) int {
+		if funcname.OfStandardLibrary(f.Function) {
+			return 0
+		}
+		return cmp.Compare(f.Line, g.Line)
+	})
 }
 
 // identity is what a node keeps when lines are added to its functions.

@@ -117,7 +117,7 @@ func TestCompareShowsWhereTasksAreStuck(t *testing.T) {
 	}
 }
 
-// Nodes that are the same but for their lines are matched only if that is unambiguous.
+// Nodes that are the same but for their lines are matched, in the order of the lines, only if as many are on each side.
 func TestCompareMatchesMovedNodes(t *testing.T) {
 	snapshot := func(nodes ...bgraph.Node) *bgraph.Snapshot {
 		s := &bgraph.Snapshot{Span: 1e9}
@@ -134,6 +134,11 @@ func TestCompareMatchesMovedNodes(t *testing.T) {
 		}
 		return n
 	}
+	asleep := func(k bgraph.Key, inside, line int) bgraph.Node {
+		n := node(k, line, "time.Sleep", "main.f")
+		n.Stack[0].Line = inside
+		return n
+	}
 	labelled := node(31, 1, "f")
 	labelled.Label = "l"
 	for i, c := range []struct {
@@ -145,6 +150,8 @@ func TestCompareMatchesMovedNodes(t *testing.T) {
 		{snapshot(node(20, 1, "f")), snapshot(labelled), [][2]bgraph.Key{{20, 0}, {0, 31}}},
 		{snapshot(node(20, 1, "f"), node(21, 2, "f")), snapshot(node(30, 3, "f")), [][2]bgraph.Key{{20, 0}, {21, 0}, {0, 30}}},
 		{snapshot(node(20, 1, "f"), node(21, 2, "f")), snapshot(node(21, 2, "f"), node(30, 3, "f")), [][2]bgraph.Key{{20, 30}, {21, 21}}},
+		{snapshot(node(20, 1, "main.f"), node(21, 2, "main.f")), snapshot(node(30, 8, "main.f"), node(31, 7, "main.f")), [][2]bgraph.Key{{20, 31}, {21, 30}}},
+		{snapshot(asleep(20, 9, 1), asleep(21, 8, 2)), snapshot(asleep(30, 8, 7), asleep(31, 9, 8)), [][2]bgraph.Key{{20, 30}, {21, 31}}},
 		{snapshot(), snapshot(), nil},
 		{nil, snapshot(node(20, 1, "f")), [][2]bgraph.Key{{0, 20}}},
 		{snapshot(node(20, 1, "f")), nil, [][2]bgraph.Key{{20, 0}}},
