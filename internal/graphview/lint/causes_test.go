@@ -135,3 +135,17 @@ func TestPreemptedIsNotYielding(t *testing.T) {
 		}
 	}
 }
+
+// TestTimersAreNoServer: goroutines that timers wake wait for no goroutine whose function is not known, which is found by what it uses.
+func TestTimersAreNoServer(t *testing.T) {
+	found := Find(graphcases.Traced(func(s *bgraph.Snapshot) {
+		n := waited("channel receive", 1000, 4*time.Millisecond, "main.tick")
+		n.Key, n.Now, n.Wakers = 101, 4, []bgraph.Waker{{Count: 1000}}
+		s.Nodes[0].Stack = frames("main.read")
+		s.Nodes = append(s.Nodes, n, bgraph.Node{Key: 102, Reason: "accept", Now: 1})
+		s.Starts = []bgraph.Start{{Function: "main.tick", Now: 4}, {Now: 1, CPU: s.Span}}
+	}))
+	if len(found) != 1 || found[0].Check != CheckBusy {
+		t.Errorf("found %+v; want only that a goroutine computes all the time", found)
+	}
+}

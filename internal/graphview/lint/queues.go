@@ -41,7 +41,7 @@ func (l *linter) queues() {
 			l.poolQueue(n, waiting)
 		case slices.Contains(lockWaits, n.Reason):
 			l.lockQueue(n, waiting, by)
-		case share < wakerShare:
+		case by.Function == "" || share < wakerShare: // timers and the network are no servers
 		case slices.Contains([]string{"channel send", "channel receive", "select", "cond"}, n.Reason):
 			if !l.serverQueue(n, waiting, by) && n.Reason == "channel send" {
 				l.slotQueue(n, waiting, by)
