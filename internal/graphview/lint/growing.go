@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/funcname"
@@ -40,7 +41,8 @@ func (l *linter) growing(st *bgraph.Start) {
 	if funcname.OfStandardLibrary(st.Function) && at != nil && ownPlace(at) != nil { // which only calls what the program gave it
 		begins = cmp.Or(words.Outermost(at.Stack), at.Place())
 	}
-	if funcname.OfStandardLibrary(begins.Function) {
+	library := funcname.OfStandardLibrary(begins.Function)
+	if library && !slices.ContainsFunc(leftByCalls, func(pkg string) bool { return strings.HasPrefix(begins.Function, pkg) }) {
 		if st.Function == "net/http.(*conn).serve" && grown >= 2*leastGrown {
 			l.add(grown, Finding{Severity: SeverityInfo, Check: CheckGrowing, Name: "connections of clients", Advice: clientsAdvice,
 				Message: fmt.Sprintf("%s connections a second come and %s of them stay; now there are %s.",
@@ -56,7 +58,7 @@ func (l *linter) growing(st *bgraph.Start) {
 	where := atFrame(begins)
 	leads := "Goroutine leak: "
 	if at == nil || !slices.Contains(innerWaits, at.Reason) || float64(at.Now) < grown/2 || l.newConnections() >= grown/2 {
-		if grown < 2*leastGrown {
+		if grown < 2*leastGrown || library {
 			return
 		}
 		f.Severity, leads = SeverityInfo, ""
@@ -76,11 +78,19 @@ func (l *linter) growing(st *bgraph.Start) {
 		f.Advice = clientsAdvice
 	} else {
 		l.convoys[at.Key] = true
+		if library {
+			f.Advice = libraryAdvice
+		}
 	}
 	l.add(grown, f)
 }
 
 const clientsAdvice = "A server whose clients have just connected looks like this. If their number does not come to rest, they leak: give where they wait an end, such as a deadline."
+
+// leftByCalls are packages of the standard library that start goroutines which stay until the program ends what it has begun there.
+var leftByCalls = []string{"context.", "database/sql.", "os/exec.", "os/signal."}
+
+const libraryAdvice = "The standard library starts them for calls of the program: end on every path what these began, by Commit or Rollback, Close, Wait, or the cancel function of the context."
 
 // leftOpen speaks of connections of net/http's client. Each has a goroutine of st, which waits until a response is read to its end.
 func (l *linter) leftOpen(st *bgraph.Start) {
