@@ -57,7 +57,8 @@ func (l *linter) growing(st *bgraph.Start) {
 	}
 	where := atFrame(begins)
 	leads := "Goroutine leak: "
-	if at == nil || !slices.Contains(innerWaits, at.Reason) || float64(at.Now) < grown/2 || l.newConnections() >= grown/2 {
+	pool := at != nil && isPool(st, at)
+	if at == nil || !slices.Contains(innerWaits, at.Reason) || float64(at.Now) < grown/2 || l.newConnections() >= grown/2 || pool {
 		if grown < 2*leastGrown || library {
 			return
 		}
@@ -70,19 +71,33 @@ func (l *linter) growing(st *bgraph.Start) {
 		if own := at.Place(); own != nil {
 			f.Message += " (" + words.Position(own.File, own.Line) + ")"
 		}
-		f.Message += leftWhy[at.Reason]
+		if at.Departures <= st.Created {
+			f.Message += leftWhy[at.Reason]
+		}
 	}
 	f.Message += fmt.Sprintf(". In %v %s began and %s ended; now there are %s.", l.s.Span, words.Count(st.Created), words.Count(st.Ended), words.Count(st.Now))
-	f.Advice = "Give that wait an end on every path: a context, a closed channel, room in the channel for what is sent."
-	if f.Severity == SeverityInfo {
+	switch {
+	case pool:
+		f.Advice = workersAdvice
+	case f.Severity == SeverityInfo:
 		f.Advice = clientsAdvice
-	} else {
+	default:
 		l.convoys[at.Key] = true
+		f.Advice = "Give that wait an end on every path: a context, a closed channel, room in the channel for what is sent."
 		if library {
 			f.Advice = libraryAdvice
 		}
 	}
 	l.add(grown, f)
+}
+
+const workersAdvice = "A pool of workers that has just begun looks like this. If their number does not come to rest, they leak: stop them when their work is over."
+
+// isPool reports whether the goroutines of st look like workers that have begun within the trace: most of them stay, and other
+// goroutines have given them work at n again and again.
+func isPool(st *bgraph.Start, n *bgraph.Node) bool {
+	by, _ := waker(n)
+	return by.Function != "" && st.Ended < st.Created/2 && n.Departures >= leastWorked*st.Created
 }
 
 const clientsAdvice = "A server whose clients have just connected looks like this. If their number does not come to rest, they leak: give where they wait an end, such as a deadline."

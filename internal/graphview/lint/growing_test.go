@@ -44,3 +44,25 @@ func TestLeaksOfTheStandardLibrary(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkersThatHaveJustBegun: goroutines that stay, to which others hand work again and again, are a remark, not a leak.
+func TestWorkersThatHaveJustBegun(t *testing.T) {
+	const why = "where nothing is sent"
+	for _, c := range []struct {
+		name       string
+		departures int
+		by         string
+		severity   string
+		why        bool
+	}{
+		{"workers", 50_000, "main.submit", SeverityInfo, false},
+		{"left with nothing to do", 0, "", SeverityWarning, true},
+		{"left after two pieces of work", 400, "main.submit", SeverityWarning, false},
+		{"woken by timers", 50_000, "", SeverityWarning, false},
+	} {
+		found := growingIn("channel receive", c.departures, c.by, "main.work")
+		if len(found) != 1 || found[0].Severity != c.severity || strings.Contains(found[0].Message, why) != c.why || strings.Contains(found[0].Message, "leak") != (c.severity == SeverityWarning) {
+			t.Errorf("%s: %+v", c.name, found)
+		}
+	}
+}

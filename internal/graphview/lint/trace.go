@@ -46,6 +46,7 @@ const (
 	unfairWait   = 10 * time.Millisecond
 	leastGrown   = 50   // goroutines
 	grownFactor  = 4    // times as many as the rate of starts and the life of the ended goroutines explain
+	leastWorked  = 5    // pieces of work of each goroutine, on average, to be a pool of workers
 	fullShare    = 0.05 // of the waits or steps of a trace found no room in the graph: from here on that is more than a remark
 	takenLimit   = 0.33 // of the CPU time of goroutines, from which on it is more than a remark that the kernel took it
 )
