@@ -23,6 +23,7 @@ type fetch struct {
 	parsed   h1.ResponseHead
 	body     h1.ResponseBody
 	id       string      // of the request that it is made for
+	user     string      // name of the client of that, see Ctx.User
 	span     ownctx.Span // of that, too
 	demand   *demand     // how important that is; nil: it has not said
 	begun    bool        // the head of the response has come
@@ -39,7 +40,7 @@ var errStopped = errors.New("knot: the fetch was stopped")
 func (i *inner) Fetch(head []byte, h Handler, to ownctx.Receiver) (stop func()) {
 	x := (*Ctx)(i)
 	remote, secure := x.c.facts()
-	f := &fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id, span: x.span}
+	f := &fetch{srv: x.srv, head: head, handler: h, to: to, id: x.id, user: x.user, span: x.span}
 	if d := i.demand; d != nil && d.urgent { // its deadline is of its client alone
 		f.demand = &demand{urgency: d.urgency, urgent: true}
 	}
@@ -86,7 +87,7 @@ func (f *fetch) serve() error {
 		return fmt.Errorf("knot: the head of a fetch: %w", (*fault)(bad))
 	}
 	x.r, x.bodyAt = x.head.Size, x.head.Size
-	x.closing, x.id, x.span, x.demand = true, f.id, f.span, f.demand
+	x.closing, x.id, x.user, x.span, x.demand = true, f.id, f.user, f.span, f.demand
 	defer func() { x.span = nil }() // it is not ended by this
 	x.resp.kept = x.resp.kept[:0]
 	x.resp.begin()

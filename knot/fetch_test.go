@@ -118,6 +118,19 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// TestFetchUser: a fetch is made in the name of the client of its request, so that a program behind a cache gets the name.
+func TestFetchUser(t *testing.T) {
+	r := &noteTaker{over: task.NewChan[string](1)}
+	sv := startServer(t, &Server{Handler: func(x *Ctx) error {
+		x.SetUser("alice")
+		(*inner)(x).Fetch([]byte("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), func(x *Ctx) error { return x.SendString(200, "", x.User()) }, r)
+		return nil
+	}}, 1)
+	sv.exchange("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+	got, _ := r.over.Recv()
+	testenv.Contains(t, got, `"alice"`)
+}
+
 // TestFetchStop: stop is to the handler what a client is that goes, also if it comes first.
 func TestFetchStop(t *testing.T) {
 	r := &noteTaker{over: task.NewChan[string](1)}
