@@ -53,14 +53,15 @@ func (p *Proxy) setBackends(g *group, field string, backends []string, weights [
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	before := g.backends()
+	before, hadFound := g.backends(), g.found
 	for _, b := range list {
 		if slices.Contains(before, b) {
 			continue
 		}
-		if len(before) > 0 {
+		if hadFound { // else all backends begin now
 			b.back(p.clock())
 		}
+		g.found = true
 		if p.started {
 			p.beginChecks(b)
 		}

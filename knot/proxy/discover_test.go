@@ -232,14 +232,16 @@ func TestDiscoverComesBack(t *testing.T) {
 	before.exit()
 }
 
-// TestDiscoverStartsSlowly: a backend that comes later begins with a part of its weight.
+// TestDiscoverStartsSlowly: a backend that comes later than the first that are found begins with a part of its weight.
 func TestDiscoverStartsSlowly(t *testing.T) {
-	f, set := discovering(t, Config{SlowStart: 1 << 40})
-	backends := behinds(t, 2)
-	testenv.Must(t, set(backends[:1], nil))
-	testenv.Must(t, set(backends, nil))
-	testenv.Equal(t, f.p.Stats()[0].Weight, 1.0, "weight of the first list")
-	if w := f.p.Stats()[1].Weight; w > 0.2 {
-		t.Errorf("weight %v", w)
+	backends := behinds(t, 3)
+	for _, fixed := range [][]string{nil, backends[:1]} {
+		f, set := discovering(t, Config{Backends: fixed, SlowStart: 1 << 40})
+		testenv.Must(t, set(fixed, nil))
+		testenv.Must(t, set(backends[:2], nil))
+		testenv.Must(t, set(backends, nil))
+		all := f.p.Stats()
+		testenv.EqualSlices(t, []float64{all[0].Weight, all[1].Weight}, []float64{1, 1}, "weights of the first that are found")
+		testenv.AtMost(t, all[2].Weight, 0.2, "weight of a later one")
 	}
 }

@@ -11,9 +11,10 @@ import (
 
 // A group is backends among which a request is balanced.
 type group struct {
-	list atomic.Pointer[[]*backend] // replaced as a whole, by one goroutine at a time
-	turn atomic.Uint64              // choices that were made
-	from uint32                     // what takes turns begins there: at random, or all proxies that start would begin at the first backend
+	list  atomic.Pointer[[]*backend] // replaced as a whole, by one goroutine at a time
+	turn  atomic.Uint64              // choices that were made
+	from  uint32                     // what takes turns begins there: at random, or all proxies that start would begin at the first backend
+	found bool                       // Discover has named a backend besides the fixed ones; guarded by Proxy.mu
 }
 
 // backends returns the present backends, in a slice that must not be changed.
