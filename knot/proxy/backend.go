@@ -78,6 +78,9 @@ func (p *Proxy) newBackend(text string) (*backend, error) {
 	if p.byReports {
 		b.heard = newLoadReports()
 	}
+	if p.Check != nil {
+		b.falls = p.Check.Fall - 1 // it may have been out before a reload
+	}
 	if secure {
 		b.tls = &tls.Config{}
 		if p.TLS != nil {

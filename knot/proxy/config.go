@@ -168,7 +168,7 @@ type Check struct {
 	Host    string        // "": the address of the backend
 	Every   time.Duration // 0: 5 s
 	Timeout time.Duration // 0: 2 s
-	Fall    int           // failures in a row after which it gets no requests any more; 0: 2
+	Fall    int           // failures in a row after which it gets no requests any more; of the first check one is enough; 0: 2
 	Rise    int           // successes in a row after which it does again; 0: 1
 }
 

@@ -307,6 +307,24 @@ func TestHealth(t *testing.T) {
 	testenv.Equal(t, ask(10), 5, "requests to one that is well again")
 }
 
+// TestFirstCheck: a backend whose first check fails is out at once, another one after Fall failures.
+func TestFirstCheck(t *testing.T) {
+	c := to("http://127.0.0.1:1", "http://127.0.0.1:2")
+	c.Check = &Check{Fall: 3}
+	p := testenv.Need(New(c))(t)
+	defer p.Close()
+	failed := errors.New("of the test")
+	first, other := p.all()[0], p.all()[1]
+	first.checked(failed)
+	testenv.Equal(t, first.isWell(true), false, "the backend is well whose first check has failed")
+	other.checked(nil)
+	for left := range 3 {
+		testenv.Equal(t, other.isWell(true), true, "the other one is well after %d failures", left)
+		other.checked(failed)
+	}
+	testenv.Equal(t, other.isWell(true), false, "the other one is well after 3 failures")
+}
+
 // TestChecks: what counts as well.
 func TestChecks(t *testing.T) {
 	for answer, want := range map[string]string{ // of the error
