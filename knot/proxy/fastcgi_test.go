@@ -201,7 +201,7 @@ func TestFastCGIRecords(t *testing.T) {
 		"one record":        {out(ok+"body") + out("") + over, "201", "body", ""},
 		"padded":            {record(fcgiStdout, ok+"body", 4) + record(fcgiEnd, end, 7), "201", "body", ""},
 		"a length":          {record(fcgiStdout, "Content-Length: 4\r\n\r\nbody", 4) + over, "200", "body", ""},
-		"less than that":    {record(fcgiStdout, "Content-Length: 9\r\n\r\nbody", 4) + over, "200", "!", "less body"},
+		"less than that":    {record(fcgiStdout, "Content-Length: 9\r\n\r\nbody", 4) + over, "200", "!", "less body than its Content-Length"},
 		"more than that":    {record(fcgiStdout, "Content-Length: 3\r\n\r\nbody", 4) + over, "200", "bod", "more than its Content-Length"},
 		"more, and later":   {record(fcgiStdout, "Content-Length: 3\r\n\r\nb", 4) + record(fcgiStdout, "od", 4) + record(fcgiStdout, "y", 4) + over, "200", "bod", "more than its Content-Length"},
 		"more than nothing": {record(fcgiStdout, "Content-Length: 0\r\n\r\nbody", 4) + over, "200", "", "more than its Content-Length"},

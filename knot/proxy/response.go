@@ -113,6 +113,8 @@ func (e *exchange) passBody() error {
 		}
 		e.r += used
 		switch {
+		case err == io.EOF && e.rec.announced > 0 && !drop:
+			return e.malformed(errors.New("less body than its Content-Length"))
 		case err == io.EOF:
 			return e.endBody()
 		case err != nil:
