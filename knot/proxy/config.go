@@ -105,7 +105,7 @@ type Config struct {
 	// KeepConns is how many connections may rest, of each backend and loop. 0: DefaultKeepConns; with FastCGI none, as
 	// each occupies a process of the program, and requests on others wait.
 	KeepConns   int
-	KeepTimeout time.Duration // at rest; 0: DefaultKeepTimeout
+	KeepTimeout time.Duration // at rest; 0: DefaultKeepTimeout; below 0: none are kept
 	// Tries is how many backends a request may be sent to: when one can't be reached, or, with methods that may be
 	// repeated (RFC 9110, 9.2.2), when its connection breaks before anything has come back.
 	// 0: DefaultTries.
@@ -122,7 +122,7 @@ type Config struct {
 	Hedge float64
 
 	// MaxFails failures in a row (it can't be reached, breaks off or is late) take a backend out for FailTime, as
-	// long as others are left. 0: DefaultMaxFails and DefaultFailTime.
+	// long as others are left. 0: DefaultMaxFails and DefaultFailTime. If either is below 0, none is taken out.
 	MaxFails int
 	FailTime time.Duration
 	// SlowStart is how long the weight of a backend that was out takes to grow from a tenth to all of it. 0: no time.
