@@ -128,7 +128,7 @@ func TestDiscoverGroups(t *testing.T) {
 	body, _ := f.asks("/", "Canary: 1")
 	testenv.Equal(t, body, "0", "the backend without a canary")
 	testenv.Equal(t, len(f.p.Stats()), 1, "backends")
-	testenv.Equal(t, f.p.mirror.dropped.Load(), 1, "copies that were dropped")
+	testenv.Equal(t, f.p.mirror.to.dropped.Load(), 1, "copies that were dropped")
 	testenv.Must(t, setCanary(backends[1:2], nil))
 	testenv.Must(t, setCopies([]string{copied}, nil))
 	body, cookie := f.asks("/", "Canary: 1")
@@ -230,6 +230,27 @@ func TestDiscoverComesBack(t *testing.T) {
 		testenv.Equal(t, s.Name == before.name && s.Up, true, "it is up: %+v", s)
 	}
 	before.exit()
+}
+
+// TestDiscoverKeepsCounts: what is counted with the first backend stays with it when another one becomes the first.
+func TestDiscoverKeepsCounts(t *testing.T) {
+	none := func(context.Context, func([]string, []int) error) {}
+	p := testenv.Need(New(Config{Discover: none, Mirror: &Mirror{Discover: none}}))(t)
+	defer p.Close()
+	p.noBackend.Add(1)
+	p.mirror.to.dropped.Add(1)
+	testenv.Equal(t, len(p.Stats()), 0, "backends")
+	for _, found := range [][]string{{"http://b:1"}, {"http://a:1", "http://b:1"}} {
+		for _, one := range []*Proxy{p, p.mirror.to} {
+			testenv.Must(t, one.setBackends(&one.stable, "", found, nil))
+		}
+		var got []uint64
+		for _, s := range p.Stats() {
+			got = append(got, s.Failures["no backend"], s.Dropped)
+		}
+		want := [][]uint64{{1, 0, 0, 1}, {0, 0, 1, 0, 0, 0, 0, 1}}[len(found)-1]
+		testenv.EqualSlices(t, got, want, "counts of %v", found)
+	}
 }
 
 // TestDiscoverStartsSlowly: a backend that comes later than the first that are found begins with a part of its weight.

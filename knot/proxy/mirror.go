@@ -37,7 +37,6 @@ type mirror struct {
 	to       *Proxy        // whose backends get them
 	turn     atomic.Uint32 // requests that could be copied
 	inFlight atomic.Int64
-	dropped  atomic.Uint64 // copies that were not made
 }
 
 // maxMirrorAnswer is how much of an answer is read, for the next copy to have the connection.
@@ -84,7 +83,7 @@ func (m *mirror) copy(e *exchange) error {
 		return nil
 	}
 	if loop := engine.CurrentLoop(); loop != nil && loop.AnyWaitsToEnter() {
-		m.dropped.Add(1)
+		m.to.dropped.Add(1)
 		return nil
 	}
 	b := m.to.among(&m.to.stable, m.to.stable.next(), 0, false, e)
@@ -92,7 +91,7 @@ func (m *mirror) copy(e *exchange) error {
 		if b != nil {
 			m.inFlight.Add(-1)
 		}
-		m.dropped.Add(1)
+		m.to.dropped.Add(1)
 		return nil
 	}
 	b.outstanding.Add(1)

@@ -29,7 +29,8 @@ type Proxy struct {
 	canaryHeader, canaryCookie named
 	newcomers                  atomic.Uint32                       // requests that a canary may have by its share
 	byToken                    atomic.Pointer[map[string]*backend] // by the values of the cookie of Sticky; nil: without Sticky
-	noBackend                  atomic.Uint64                       // requests that no backend was there for
+	noBackend                  atomic.Uint64                       // requests that no backend was there for, since Stats was called last
+	dropped                    atomic.Uint64                       // copies that were not made, likewise
 
 	began  time.Time // by Config.now
 	ctx    context.Context

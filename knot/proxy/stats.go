@@ -30,7 +30,8 @@ type counts struct {
 	status                          [6]atomic.Uint64 // by class
 	failures                        [causes]atomic.Uint64
 	dials, queued, retries, tunnels atomic.Uint64
-	overBudget, ejected, mirrored   atomic.Uint64
+	overBudget, ejected             atomic.Uint64
+	mirrored, dropped               atomic.Uint64
 	openTunnels                     atomic.Int64
 }
 
@@ -41,7 +42,8 @@ type BackendStats struct {
 	Responses [6]uint64
 	// Failures by cause: "no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone", and
 	// "deadline": the client waits no longer (knot.Server.TimeoutHeader), or takes the response too slowly for
-	// TotalTimeout. Failures that another try has mended count too. "no backend" is with the first backend, if there is one.
+	// TotalTimeout. Failures that another try has mended count too. "no backend" is with the backend that
+	// was the first when Stats was called next.
 	Failures map[string]uint64
 	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came
 	// from another try.
@@ -51,7 +53,8 @@ type BackendStats struct {
 	// Ejected counts how often it was taken out, for its failures or by checks.
 	Ejected uint64
 	// Mirrored are the copies of requests that were sent to it, Dropped the copies that were not made: too many were under way, or
-	// requests waited, or no backend of the Mirror was well. Dropped stands with the first backend of the Mirror.
+	// requests waited, or no backend of the Mirror was well. Dropped is with the backend of the Mirror
+	// that was the first when Stats was called next.
 	Mirrored, Dropped uint64
 	// Weight is what it counts for in the balance now; less than what was set while it starts slowly.
 	Weight float64
@@ -70,15 +73,21 @@ func (p *Proxy) Stats() []BackendStats {
 	now := p.clock()
 	p.mu.Lock()
 	p.leaving = slices.DeleteFunc(p.leaving, (*backend).isIdle)
-	backends := append(p.all(), p.leaving...)
+	backends := p.all()
+	if len(backends) > 0 { // these counts stay here when another backend becomes the first
+		c := &backends[0].counts
+		c.failures[causeNoBackend].Add(p.noBackend.Swap(0))
+		c.dropped.Add(p.dropped.Swap(0))
+	}
+	backends = append(backends, p.leaving...)
 	p.mu.Unlock()
 	all := make([]BackendStats, 0, len(backends))
-	for i, b := range backends {
+	for _, b := range backends {
 		c := &b.counts
 		s := BackendStats{
 			Name: b.name, Failures: make(map[string]uint64), Dials: c.dials.Load(), Queued: c.queued.Load(), Retries: c.retries.Load(),
 			Outstanding: b.outstanding.Load(), Tunnels: c.openTunnels.Load(), Up: !b.sick.Load() && b.downUntil.Load() <= now,
-			OverBudget: c.overBudget.Load(), Ejected: c.ejected.Load(), Mirrored: c.mirrored.Load(), Weight: b.currentWeight(),
+			OverBudget: c.overBudget.Load(), Ejected: c.ejected.Load(), Mirrored: c.mirrored.Load(), Dropped: c.dropped.Load(), Weight: b.currentWeight(),
 		}
 		if b.removed.Load() { // it may have come back
 			at := slices.IndexFunc(all, func(o BackendStats) bool { return o.Name == b.name })
@@ -90,17 +99,10 @@ func (p *Proxy) Stats() []BackendStats {
 		for cause := range causes {
 			s.Failures[cause.String()] = c.failures[cause].Load()
 		}
-		if i == 0 {
-			s.Failures[causeNoBackend.String()] = p.noBackend.Load()
-		}
 		all = append(all, s)
 	}
 	if p.mirror != nil {
-		copies := p.mirror.to.Stats()
-		if len(copies) > 0 {
-			copies[0].Dropped = p.mirror.dropped.Load()
-		}
-		all = append(all, copies...)
+		all = append(all, p.mirror.to.Stats()...)
 	}
 	return all
 }
