@@ -26,7 +26,7 @@ func (b *built) addCaches(c *config.Site, log *slog.Logger, wrong *mistakes) (al
 	for i, table := range c.Caches {
 		table.Cookies = cookies
 		one, faults := cache.New(table, scope, size, time.Now, log)
-		add := func(key string, err error) { faults = append(faults, site.Fault{Key: key, Err: err}) }
+		add := site.NoteIn(&faults)
 		if len(c.Proxies) == 0 {
 			add("match", errors.New("the site has no proxy whose responses could be kept; want [[site.proxy]] too"))
 		}

@@ -76,11 +76,7 @@ func New(tables []Config) (rs Rules, wrong map[int][]site.Fault) {
 // read reads a table. A rule with faults is not used.
 func read(c *Config) (r *rule, wrong []site.Fault) {
 	r = &rule{methods: c.Methods, denies: c.Action == "deny", status: 403}
-	note := func(key string, err error) {
-		if err != nil {
-			wrong = append(wrong, site.Fault{Key: key, Err: err})
-		}
-	}
+	note := site.NoteIn(&wrong)
 	var err error
 	r.match, err = site.OptionalPattern(c.Match)
 	note("match", err)

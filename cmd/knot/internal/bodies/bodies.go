@@ -35,18 +35,14 @@ type Limits struct {
 func New(max int64, tables []Config, size func(text string) (int64, error)) (l *Limits, wrong map[int][]site.Fault) {
 	l = &Limits{max: orAny(max)}
 	wrong = site.ReadTables(len(tables), Most, "match", "limits on bodies", func(i int) (faults []site.Fault) {
-		c := &tables[i]
+		c, note := &tables[i], site.NoteIn(&faults)
 		match, err := site.NewPattern(c.Match)
-		if err != nil {
-			faults = append(faults, site.Fault{Key: "match", Err: err})
-		}
+		note("match", err)
 		n, err := size(c.Max)
 		if c.Max == "" {
 			err = errors.New(`say how large a body may be, as max = "64MB"; "0" is any size`)
 		}
-		if err != nil {
-			faults = append(faults, site.Fault{Key: "max", Err: err})
-		}
+		note("max", err)
 		l.rules = append(l.rules, rule{match, orAny(n)})
 		return faults
 	})

@@ -80,11 +80,7 @@ type Cache struct {
 // New reads a table. scope tells its site from others. size reads sizes, as "64MB". now is the time. Nothing is opened
 // before Start.
 func New(c Config, scope string, size func(string) (int64, error), now func() time.Time, log *slog.Logger) (made *Cache, wrong []site.Fault) {
-	note := func(key string, err error) {
-		if err != nil {
-			wrong = append(wrong, site.Fault{Key: key, Err: err})
-		}
-	}
+	note := site.NoteIn(&wrong)
 	bytes := func(key, text string, otherwise int64) int64 {
 		if text == "" {
 			return otherwise

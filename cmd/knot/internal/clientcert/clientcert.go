@@ -37,19 +37,17 @@ type Certs struct {
 // New reads a table.
 func New(c Config) (cs *Certs, wrong []site.Fault) {
 	cs = &Certs{pool: x509.NewCertPool(), roots: make(map[string]bool), required: c.Mode != "ask", header: c.SubjectHeader}
-	note := func(key string, err error) { wrong = append(wrong, site.Fault{Key: key, Err: err}) }
+	note := site.NoteIn(&wrong)
 	if c.CA == "" {
 		note("ca", errors.New("say which file has the authorities of the certificates"))
-	} else if err := cs.read(c.CA); err != nil {
-		note("ca", err)
+	} else {
+		note("ca", cs.read(c.CA))
 	}
 	if c.Mode != "" && c.Mode != "require" && c.Mode != "ask" {
 		note("mode", fmt.Errorf("%q; want require or ask", c.Mode))
 	}
 	if c.SubjectHeader != "" {
-		if err := proxy.CheckHeader(c.SubjectHeader, ""); err != nil {
-			note("subject-header", err)
-		}
+		note("subject-header", proxy.CheckHeader(c.SubjectHeader, ""))
 	}
 	return cs, wrong
 }

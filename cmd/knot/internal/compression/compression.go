@@ -16,11 +16,7 @@ type Config struct {
 
 // Options are what the table says, and what is wrong with it. size reads sizes, as "64MB"; that of "" is 0.
 func (c *Config) Options(size func(text string) (int64, error)) (o compress.Options, wrong []site.Fault) {
-	note := func(key string, err error) {
-		if err != nil {
-			wrong = append(wrong, site.Fault{Key: key, Err: err})
-		}
-	}
+	note := site.NoteIn(&wrong)
 	note("types", (&compress.Options{Types: c.Types}).Validate())
 	note("codings", (&compress.Options{Codings: c.Codings}).Validate())
 	min, err := size(c.Min)

@@ -90,11 +90,7 @@ func New(tables []Config, open func(i int, timeout time.Duration) (*proxy.Proxy,
 // read reads a table.
 func read(c *Config) (r *rule, timeout time.Duration, wrong []site.Fault) {
 	r = &rule{path: cmp.Or(c.Path, "/"), pass: c.Pass, copy: c.Copy, cookies: c.SetCookie}
-	note := func(key string, err error) {
-		if err != nil {
-			wrong = append(wrong, site.Fault{Key: key, Err: err})
-		}
-	}
+	note := site.NoteIn(&wrong)
 	var err error
 	r.match, err = site.OptionalPattern(c.Match)
 	note("match", err)

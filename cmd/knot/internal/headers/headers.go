@@ -106,11 +106,7 @@ func New(tables []Config) (rs *Rules, wrong map[int][]site.Fault) {
 }
 
 func (rs *Rules) read(c *Config) (wrong []site.Fault) {
-	note := func(key string, err error) {
-		if err != nil {
-			wrong = append(wrong, site.Fault{Key: key, Err: err})
-		}
-	}
+	note := site.NoteIn(&wrong)
 	match, err := site.NewPattern(c.Match)
 	note("match", err)
 	for _, m := range c.Methods {

@@ -84,11 +84,7 @@ func PerClient(perSecond, burst float64, most int) (*Rule, error) {
 // read reads a table. A rule with faults is not used.
 func read(c Config) (r *Rule, wrong []site.Fault) {
 	r = &Rule{methods: c.Methods, bits4: 32, bits6: 64}
-	note := func(key string, err error) {
-		if err != nil {
-			wrong = append(wrong, site.Fault{Key: key, Err: err})
-		}
-	}
+	note := site.NoteIn(&wrong)
 	within := func(key string, n, least, most, standard int) int {
 		if n == 0 {
 			return standard

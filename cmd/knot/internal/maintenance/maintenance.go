@@ -49,11 +49,7 @@ type Switch struct {
 // New reads the table. wrong is what is wrong with it.
 func New(c *Config, log *slog.Logger) (s *Switch, wrong []site.Fault) {
 	s = &Switch{file: c.File, log: log, now: time.Now}
-	note := func(key string, err error) {
-		if err != nil {
-			wrong = append(wrong, site.Fault{Key: key, Err: err})
-		}
-	}
+	note := site.NoteIn(&wrong)
 	if c.File == "" {
 		note("file", errors.New("say which file takes the site out of service while it exists"))
 	} else if _, err := os.Stat(c.File); err == nil {

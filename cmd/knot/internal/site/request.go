@@ -19,6 +19,15 @@ type Fault struct {
 	Err error
 }
 
+// NoteIn returns a function that adds a fault to wrong, unless the error is nil.
+func NoteIn(wrong *[]Fault) func(key string, err error) {
+	return func(key string, err error) {
+		if err != nil {
+			*wrong = append(*wrong, Fault{key, err})
+		}
+	}
+}
+
 // ReadTables calls read for each of n tables of a site, by its index, and returns what is wrong with each table. More than most
 // are a fault of key in the first that is too many; then it reads none. kind is what they are in the plural: "tables of access".
 func ReadTables(n, most int, key, kind string, read func(i int) []Fault) (wrong map[int][]Fault) {
