@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/store"
 )
 
@@ -230,9 +229,9 @@ func compareAnswers(t *testing.T, p *peer, oracle http.Handler, r *rand.Rand, na
 	}
 	switch r.IntN(8) {
 	case 0:
-		add("If-Modified-Since", time.Now().Add(time.Hour).UTC().Format(clock.HTTPTime))
+		add("If-Modified-Since", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
 	case 1:
-		add("If-Modified-Since", time.Now().Add(-time.Hour).UTC().Format(clock.HTTPTime))
+		add("If-Modified-Since", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
 	case 2:
 		add("If-None-Match", `"x", "y"`)
 	case 3:
@@ -327,7 +326,7 @@ func TestTagsWithoutATime(t *testing.T) {
 		put("one", test.mtime)
 		first := askFile(f, "/f")
 		put("two", test.mtime)
-		for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + test.mtime.UTC().Format(clock.HTTPTime)} {
+		for _, header := range []string{"If-None-Match: " + headerOf(first, "ETag"), "If-Modified-Since: " + test.mtime.UTC().Format(http.TimeFormat)} {
 			answer := askFile(f, "/f", header)
 			if statusOf(answer) != test.status || test.status == "200" && bodyOf(answer) != "two" {
 				t.Errorf("%s: %q: %q, want %s", name, header, answer, test.status)

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/testenv"
-	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -209,7 +208,7 @@ func TestConditionalRequests(t *testing.T) {
 		first, _ := p.ask(req("GET /a.txt"))
 		etag, modified := first.Header.Get("ETag"), first.Header.Get("Last-Modified")
 		at := testenv.Need(http.ParseTime(modified))(t)
-		earlier := at.Add(-time.Hour).Format(clock.HTTPTime)
+		earlier := at.Add(-time.Hour).Format(http.TimeFormat)
 		for _, test := range []struct {
 			headers, body string
 			status        int

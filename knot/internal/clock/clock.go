@@ -3,6 +3,7 @@
 package clock
 
 import (
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,12 +133,9 @@ func (k *Clock) Close() {
 	}
 }
 
-// HTTPTime is the form of times in header lines (RFC 9110, 5.6.7), for times in UTC.
-const HTTPTime = "Mon, 02 Jan 2006 15:04:05 GMT"
-
 func newStamp(now time.Time) *Stamp {
 	s := &Stamp{Unix: now.Unix()}
-	s.Date = append(now.UTC().AppendFormat([]byte("Date: "), HTTPTime), "\r\n"...)
+	s.Date = append(now.UTC().AppendFormat([]byte("Date: "), http.TimeFormat), "\r\n"...)
 	s.Okay = append(append(s.Okay, h1.StatusLine(200)...), s.Date...)
 	s.ISO = now.AppendFormat(nil, time.RFC3339)
 	s.Log = now.AppendFormat(nil, "[02/Jan/2006:15:04:05 -0700]")

@@ -2,9 +2,9 @@ package store
 
 import (
 	"bytes"
+	"net/http"
 	"time"
 
-	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 )
 
@@ -82,10 +82,6 @@ func parseHTTPTime(text []byte) (time.Time, bool) {
 	if len(text) > 64 {
 		return time.Time{}, false
 	}
-	for _, form := range [...]string{clock.HTTPTime, time.RFC850, time.ANSIC} {
-		if t, err := time.Parse(form, string(text)); err == nil {
-			return t, true
-		}
-	}
-	return time.Time{}, false
+	t, err := http.ParseTime(string(text))
+	return t, err == nil
 }

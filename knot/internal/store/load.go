@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capriccio-go/capriccio/internal/contenttype"
-	"github.com/capriccio-go/capriccio/knot/internal/clock"
 	"github.com/capriccio-go/capriccio/knot/internal/h1"
 	"github.com/capriccio-go/capriccio/knot/internal/tasks"
 	"github.com/capriccio-go/capriccio/ressched"
@@ -347,7 +347,7 @@ func (e *Entry) describe(f *Store, name, ctype string, w *want, sum uint32) {
 	e.name, h.Type = name, ctype
 	h.text = Compressible(ctype)
 	b := make([]byte, 0, 192+len(ctype))
-	b = h.Modified.AppendFormat(append(b, "Last-Modified: "...), clock.HTTPTime)
+	b = h.Modified.AppendFormat(append(b, "Last-Modified: "...), http.TimeFormat)
 	b = append(b, "\r\nETag: "...)
 	tag := len(b)
 	b = appendTag(b, &e.id, w, sum)

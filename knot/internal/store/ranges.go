@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -80,11 +81,7 @@ func join(ranges []Range, part Range) []Range {
 		at = min(at, i)
 		part.From, part.To = min(part.From, r.From), max(part.To, r.To)
 	}
-	at = min(at, len(kept))
-	kept = append(kept, part)
-	copy(kept[at+1:], kept[at:])
-	kept[at] = part
-	return kept
+	return slices.Insert(kept, min(at, len(kept)), part)
 }
 
 // parseRange reads one range; inside means that some of it is in a file of that size.
