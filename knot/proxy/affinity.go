@@ -55,17 +55,13 @@ func (s *Sticky) token(b *backend) string {
 }
 
 func (s *Sticky) faults() (errs []error) {
-	if !isToken(s.Cookie) {
+	if !h1.IsToken(s.Cookie) {
 		errs = append(errs, &FieldError{"Sticky.Cookie", fmt.Errorf("%q is not the name of a cookie", s.Cookie)})
 	}
 	if s.Secret != "" && len(s.Secret) < 16 {
 		errs = append(errs, &FieldError{"Sticky.Secret", fmt.Errorf("it has %d bytes; want 16 at least", len(s.Secret))})
 	}
 	return errs
-}
-
-func isToken(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f || !h1.TokenByte[byte(r)] })
 }
 
 // A named is a header line or a cookie that a request may have. The zero value matches none.
@@ -79,10 +75,10 @@ func (c *Canary) parse() (header, cookie named, errs []error) {
 	name, value, _ := strings.Cut(c.Header, ":")
 	header = named{strings.ToLower(name), strings.Trim(value, " \t")}
 	cookie.name, cookie.value, _ = strings.Cut(c.Cookie, "=")
-	if c.Header != "" && (!isToken(name) || knot.CheckHeader("X-Value", header.value) != nil) {
+	if c.Header != "" && (!h1.IsToken(name) || knot.CheckHeader("X-Value", header.value) != nil) {
 		errs = append(errs, &FieldError{"Canary.Header", fmt.Errorf("%q is neither the name of a header nor one with a value, as \"X-Canary: yes\"", c.Header)})
 	}
-	if c.Cookie != "" && (!isToken(cookie.name) || strings.ContainsAny(cookie.value, "; \t\r\n")) {
+	if c.Cookie != "" && (!h1.IsToken(cookie.name) || strings.ContainsAny(cookie.value, "; \t\r\n")) {
 		errs = append(errs, &FieldError{"Canary.Cookie", fmt.Errorf("%q is neither the name of a cookie nor one with a value, as \"canary=1\"", c.Cookie)})
 	}
 	if !(c.Share >= 0 && c.Share <= 1) {
@@ -145,7 +141,7 @@ func parseBalance(text string) (k key, err error) {
 		return k, nil
 	case len(words) == 2 && words[0] == "hash" && (words[1] == "client" || words[1] == "path"):
 		return key{kind: words[1]}, nil
-	case len(words) == 3 && words[0] == "hash" && (words[1] == "header" || words[1] == "cookie") && isToken(words[2]):
+	case len(words) == 3 && words[0] == "hash" && (words[1] == "header" || words[1] == "cookie") && h1.IsToken(words[2]):
 		k = key{words[1], words[2]}
 		if k.kind == "header" {
 			k.name = strings.ToLower(k.name)
