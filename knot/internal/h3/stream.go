@@ -414,18 +414,19 @@ func (st *Stream) SetDeadline(t time.Time) error {
 
 // SetReadDeadline implements net.Conn.
 func (st *Stream) SetReadDeadline(t time.Time) error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.readBy = t
-	wake(&st.reader) // it looks at the deadline again
-	return nil
+	return st.setDeadline(&st.readBy, &st.reader, t)
 }
 
 // SetWriteDeadline implements net.Conn.
 func (st *Stream) SetWriteDeadline(t time.Time) error {
+	return st.setDeadline(&st.writeBy, &st.writer, t)
+}
+
+// setDeadline wakes the task that waits in slot, which looks at the deadline again.
+func (st *Stream) setDeadline(by *time.Time, slot **engine.Waiter, t time.Time) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.writeBy = t
-	wake(&st.writer)
+	*by = t
+	wake(slot)
 	return nil
 }
