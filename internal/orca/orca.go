@@ -5,6 +5,7 @@ package orca
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -169,12 +170,7 @@ func (r *Report) AppendBinary(b []byte) []byte {
 }
 
 func appendDouble(b []byte, tag byte, v float64) []byte {
-	bits := math.Float64bits(v)
-	b = append(b, tag<<3|1)
-	for range 8 {
-		b, bits = append(b, byte(bits)), bits>>8
-	}
-	return b
+	return binary.LittleEndian.AppendUint64(append(b, tag<<3|1), math.Float64bits(v))
 }
 
 // AppendBase64 is AppendBinary in base64, as a header has it.
@@ -311,8 +307,8 @@ var errMessage = errors.New("the message is not one of protobuf")
 // eachField calls fn with each field of a message: its tag with the wire type, and its bits or bytes.
 func eachField(b []byte, fn func(tag, bits uint64, inner []byte) error) error {
 	for len(b) > 0 {
-		tag, n := uvarint(b)
-		if n == 0 {
+		tag, n := binary.Uvarint(b)
+		if n <= 0 {
 			return errMessage
 		}
 		b = b[n:]
@@ -321,26 +317,24 @@ func eachField(b []byte, fn func(tag, bits uint64, inner []byte) error) error {
 		size := 0
 		switch tag & 7 {
 		case 0:
-			bits, size = uvarint(b)
+			bits, size = binary.Uvarint(b)
 		case 1:
 			size = 8
 		case 2:
-			length, n := uvarint(b)
-			if n == 0 || length > uint64(len(b)-n) {
+			length, n := binary.Uvarint(b)
+			if n <= 0 || length > uint64(len(b)-n) {
 				return errMessage
 			}
 			b, size = b[n:], int(length)
 		case 5:
 			size = 4
 		}
-		if size > len(b) || size == 0 && tag&7 != 2 {
+		if size > len(b) || size <= 0 && tag&7 != 2 {
 			return errMessage
 		}
 		switch tag & 7 {
 		case 1:
-			for i := range 8 {
-				bits |= uint64(b[i]) << (8 * i)
-			}
+			bits = binary.LittleEndian.Uint64(b)
 		case 2:
 			inner = b[:size]
 		}
@@ -350,17 +344,6 @@ func eachField(b []byte, fn func(tag, bits uint64, inner []byte) error) error {
 		}
 	}
 	return nil
-}
-
-// uvarint reads a number; n is 0 if it is not whole or too long.
-func uvarint(b []byte) (v uint64, n int) {
-	for i := 0; i < len(b) && i < 10; i++ {
-		v |= uint64(b[i]&0x7f) << (7 * i)
-		if b[i] < 0x80 {
-			return v, i + 1
-		}
-	}
-	return 0, 0
 }
 
 // check reports what can't be true of r.
