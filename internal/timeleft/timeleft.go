@@ -3,7 +3,9 @@
 package timeleft
 
 import (
+	"bytes"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -17,6 +19,17 @@ const longest = time.Duration(math.MaxInt64 / 4)
 // maxDigits is how many digits a number may have. gRPC allows eight; more than fifteen are no time at all.
 const maxDigits = 15
 
+// A unit is one of gRPC.
+type unit struct {
+	name   string
+	length time.Duration
+}
+
+// units are in ascending order. Hours have room for any time.
+var units = []unit{
+	{"n", time.Nanosecond}, {"u", time.Microsecond}, {"m", time.Millisecond}, {"S", time.Second}, {"M", time.Minute}, {"H", time.Hour},
+}
+
 // Milliseconds reads a whole number of milliseconds.
 func Milliseconds(text []byte) (left time.Duration, ok bool) {
 	return read(text, maxDigits, time.Millisecond)
@@ -24,27 +37,12 @@ func Milliseconds(text []byte) (left time.Duration, ok bool) {
 
 // GRPC reads a number of at most eight digits and its unit: H, M, S, m, u or n.
 func GRPC(text []byte) (left time.Duration, ok bool) {
-	if len(text) == 0 {
-		return 0, false
+	for _, u := range units {
+		if digits, ok := bytes.CutSuffix(text, []byte(u.name)); ok {
+			return read(digits, 8, u.length)
+		}
 	}
-	digits, unit := text[:len(text)-1], time.Duration(0)
-	switch text[len(digits)] {
-	case 'H':
-		unit = time.Hour
-	case 'M':
-		unit = time.Minute
-	case 'S':
-		unit = time.Second
-	case 'm':
-		unit = time.Millisecond
-	case 'u':
-		unit = time.Microsecond
-	case 'n':
-		unit = time.Nanosecond
-	default:
-		return 0, false
-	}
-	return read(digits, 8, unit)
+	return 0, false
 }
 
 func read(digits []byte, most int, unit time.Duration) (time.Duration, bool) {
@@ -71,15 +69,7 @@ func FormatMilliseconds(left time.Duration) string {
 
 // FormatGRPC is what GRPC reads, in the smallest unit that has room for it.
 func FormatGRPC(left time.Duration) string {
-	const most = 99_999_999
 	left = max(left, 0)
-	for _, u := range [...]struct {
-		unit time.Duration
-		name string
-	}{{time.Nanosecond, "n"}, {time.Microsecond, "u"}, {time.Millisecond, "m"}, {time.Second, "S"}, {time.Minute, "M"}} {
-		if left/u.unit <= most {
-			return strconv.FormatInt(int64(left/u.unit), 10) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(min(left/time.Hour, most)), 10) + "H"
+	u := units[slices.IndexFunc(units, func(u unit) bool { return left/u.length <= 99_999_999 })]
+	return strconv.FormatInt(int64(left/u.length), 10) + u.name
 }
