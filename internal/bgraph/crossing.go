@@ -31,17 +31,17 @@ func (s *Snapshot) checkCrossings() error {
 	count := total{what: "counts of crossings"}
 	for i := range s.Crossings {
 		c := &s.Crossings[i]
-		err := first(s.checkLoop(c.ToLoop), checkCount("count", c.Count), count.add(float64(c.Count)))
+		err := cmp.Or(s.checkLoop(c.ToLoop), checkCount("count", c.Count), count.add(float64(c.Count)))
 		if c.FromLoop != -1 {
-			err = first(err, s.checkLoop(c.FromLoop))
+			err = cmp.Or(err, s.checkLoop(c.FromLoop))
 		}
 		for _, k := range [...]Key{c.From, c.To} {
 			if s.Node(k) == nil && (k != 0 || k == c.To) {
-				err = first(err, fmt.Errorf("there is no node %v", k))
+				err = cmp.Or(err, fmt.Errorf("there is no node %v", k))
 			}
 		}
 		if i > 0 && compareCrossings(s.Crossings[i-1], *c) >= 0 {
-			err = first(err, fmt.Errorf("%v to %v comes after %v to %v; want ascending order", c.From, c.To, s.Crossings[i-1].From, s.Crossings[i-1].To))
+			err = cmp.Or(err, fmt.Errorf("%v to %v comes after %v to %v; want ascending order", c.From, c.To, s.Crossings[i-1].From, s.Crossings[i-1].To))
 		}
 		if err != nil {
 			return fmt.Errorf("crossings[%d]: %w", i, err)

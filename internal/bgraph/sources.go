@@ -1,6 +1,7 @@
 package bgraph
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
@@ -29,11 +30,11 @@ func (s *Snapshot) checkSources() error {
 	err := checkLength("sources", len(s.Sources), graphlimits.Sources)
 	for i := range s.Sources {
 		from := &s.Sources[i]
-		err = first(err, nameRule.check("name", from.Name), nameRule.check("failed", from.Failed), checkRange("skew_ns", float64(from.Skew), -graphlimits.Number, graphlimits.Number),
+		err = cmp.Or(err, nameRule.check("name", from.Name), nameRule.check("failed", from.Failed), checkRange("skew_ns", float64(from.Skew), -graphlimits.Number, graphlimits.Number),
 			checkNumber("span_ns", from.Span), checkNumber("tasks", from.Tasks), checkCount("steps", from.Steps), checkNumber("cpu_ns", from.CPU),
 			checkLength("places", len(from.Places), graphlimits.Places))
 		for _, p := range from.Places {
-			err = first(err, checkRange("share", p.Share, 0, 1), checkRange("others", p.Others, 0, 1))
+			err = cmp.Or(err, checkRange("share", p.Share, 0, 1), checkRange("others", p.Others, 0, 1))
 		}
 	}
 	return err

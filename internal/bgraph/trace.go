@@ -76,10 +76,10 @@ type PathPart struct {
 func (p *PathPart) Total() Nanos { return addNanos(p.Step, addNanos(p.Wait, p.Ready)) }
 
 func (sp *Span) check() error {
-	err := first(nameRule.check("kind", sp.Kind), nameRule.check("name", sp.Name), checkNumber("begun", sp.Begun), checkLength("path", len(sp.Path), graphlimits.Path),
+	err := cmp.Or(nameRule.check("kind", sp.Kind), nameRule.check("name", sp.Name), checkNumber("begun", sp.Begun), checkLength("path", len(sp.Path), graphlimits.Path),
 		checkLength("timeline", len(sp.Timeline), graphlimits.Timeline))
 	for p := range sp.parts() {
-		err = first(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready), checkCount("count", p.Count),
+		err = cmp.Or(err, checkNumber("step", p.Step), checkNumber("wait", p.Wait), checkNumber("ready", p.Ready), checkCount("count", p.Count),
 			checkRange("depth", float64(p.Depth), 0, graphlimits.Path), checkNumber("from", p.From),
 			nameRule.check("function", p.By.Function), nameRule.check("file", p.By.File), checkLine(p.By.Line), checkLine(p.By.Offset))
 	}
@@ -184,7 +184,7 @@ func (s *Snapshot) eachTimes(fn func(what string, t *Times)) {
 
 // checkTrace checks what only graphs of goroutines have.
 func (s *Snapshot) checkTrace() error {
-	err := first(
+	err := cmp.Or(
 		nameRule.check("kind", s.Kind),
 		checkNumber("process_cpu_ns", s.ProcessCPU),
 		checkNumber("collector_cpu_ns", s.CollectorCPU),
@@ -194,22 +194,22 @@ func (s *Snapshot) checkTrace() error {
 		checkWakers("assists", s.Assists),
 		checkLength("slowest", len(s.Slowest), graphlimits.Slowest),
 	)
-	s.Sampled.each(&s.Sampled, func(what string, n, _ *uint64) { err = first(err, checkCount(what, *n)) })
+	s.Sampled.each(&s.Sampled, func(what string, n, _ *uint64) { err = cmp.Or(err, checkCount(what, *n)) })
 	for i := range s.Starts {
 		st := &s.Starts[i]
-		err = first(err, nameRule.check("function", st.Function), nameRule.check("file", st.File), checkLine(st.Line),
+		err = cmp.Or(err, nameRule.check("function", st.Function), nameRule.check("file", st.File), checkLine(st.Line),
 			checkCount("created", st.Created), checkCount("ended", st.Ended), checkNumber("now", st.Now), checkNumber("oldest", st.Oldest), checkNumber("cpu_ns", st.CPU), checkCount("leaked", st.Leaked))
 	}
 	for i := range s.Spans {
-		err = first(err, s.Spans[i].check())
+		err = cmp.Or(err, s.Spans[i].check())
 	}
 	for i := range s.Slowest {
-		err = first(err, s.Slowest[i].check())
+		err = cmp.Or(err, s.Slowest[i].check())
 	}
 	for _, n := range s.Notes {
-		err = first(err, nameRule.check("notes", n))
+		err = cmp.Or(err, nameRule.check("notes", n))
 	}
-	s.eachTimes(func(what string, t *Times) { err = first(err, t.check(what)) })
+	s.eachTimes(func(what string, t *Times) { err = cmp.Or(err, t.check(what)) })
 	return err
 }
 
@@ -217,7 +217,7 @@ func checkWakers(what string, all []Waker) error {
 	err := checkLength(what, len(all), graphlimits.Wakers)
 	for i := range all {
 		w := &all[i]
-		err = first(err, nameRule.check("function", w.Function), nameRule.check("file", w.File), checkLine(w.Line), checkCount("count", w.Count))
+		err = cmp.Or(err, nameRule.check("function", w.Function), nameRule.check("file", w.File), checkLine(w.Line), checkCount("count", w.Count))
 	}
 	return err
 }
@@ -225,7 +225,7 @@ func checkWakers(what string, all []Waker) error {
 func checkLine(line int) error { return checkRange("line", float64(line), 0, 1<<31-1) }
 
 func (p *Parts) check() error {
-	return first(
+	return cmp.Or(
 		checkCount("parts.calls", p.Calls), checkNumber("parts.system", p.System), checkNumber("parts.preempted", p.Preempted),
 		checkNumber("parts.folded", p.Folded), checkNumber("parts.assist", p.Assist), checkCount("parts.moves", p.Moves),
 		checkCount("parts.samples", p.Samples),

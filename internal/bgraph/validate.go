@@ -43,7 +43,7 @@ func (s *Snapshot) check() error {
 	if s == nil {
 		return errNoSnapshot
 	}
-	return first(
+	return cmp.Or(
 		checkLength("loops", len(s.Loops), graphlimits.Loops),
 		checkLength("resources", len(s.Resources), graphlimits.Resources),
 		checkLength("nodes", len(s.Nodes), graphlimits.Nodes),
@@ -74,7 +74,7 @@ func (s *Snapshot) check() error {
 }
 
 func (p *Program) check() error {
-	return first(
+	return cmp.Or(
 		nameRule.check("program.name", p.Name),
 		nameRule.check("program.host", p.Host),
 		nameRule.check("program.go", p.Go),
@@ -87,7 +87,7 @@ func (s *Snapshot) checkLoops() error {
 	steps, tasks := total{what: "steps of loops"}, total{what: "tasks of loops"}
 	for i := range s.Loops {
 		l := &s.Loops[i]
-		err := first(
+		err := cmp.Or(
 			checkNumber("index", l.Index),
 			checkLength("index", l.Index, graphlimits.Loops-1),
 			checkNumber("tasks", l.Tasks),
@@ -116,7 +116,7 @@ func (s *Snapshot) checkLoop(index int) error {
 func (s *Snapshot) checkResources() error {
 	for i := range s.Resources {
 		r := &s.Resources[i]
-		err := first(
+		err := cmp.Or(
 			nameRule.check("name", r.Name),
 			nameRule.check("unit", r.Unit),
 			checkChange("in_use", r.InUse), // giving back and taking may have been counted by two loops
@@ -139,7 +139,7 @@ func (s *Snapshot) checkNodes() error {
 	for i := range s.Nodes {
 		pause.Take()
 		n := &s.Nodes[i]
-		err := first(
+		err := cmp.Or(
 			s.checkNode(n),
 			arrivals.add(float64(n.Arrivals)),
 			departures.add(float64(n.Departures)),
@@ -159,7 +159,7 @@ func (s *Snapshot) checkNodes() error {
 }
 
 func (s *Snapshot) checkNode(n *Node) error {
-	err := first(
+	err := cmp.Or(
 		nameRule.check("reason", n.Reason),
 		nameRule.check("label", n.Label),
 		checkLength("stack", len(n.Stack), graphlimits.Frames),
@@ -181,7 +181,7 @@ func (s *Snapshot) checkNode(n *Node) error {
 	}
 	for i := range n.Stack {
 		f := &n.Stack[i]
-		if err := first(
+		if err := cmp.Or(
 			nameRule.check("function", f.Function),
 			nameRule.check("file", f.File),
 			checkRange("line", float64(f.Line), 0, math.MaxInt32),
@@ -192,7 +192,7 @@ func (s *Snapshot) checkNode(n *Node) error {
 	}
 	for i := range n.Loops {
 		l := &n.Loops[i]
-		err := first(
+		err := cmp.Or(
 			s.checkLoop(l.Loop),
 			checkNumber("now", l.Now),
 			checkNumber("peak", l.Peak),
@@ -218,7 +218,7 @@ func (s *Snapshot) checkEdges() error {
 	for i := range s.Edges {
 		pause.Take()
 		e := &s.Edges[i]
-		err := first(
+		err := cmp.Or(
 			s.checkEdge(e),
 			count.add(float64(e.Count)),
 			overruns.add(float64(e.Overruns)),
@@ -228,7 +228,7 @@ func (s *Snapshot) checkEdges() error {
 		)
 		for j := range min(len(e.Changes), len(changes)) {
 			changes[j].what = "changes of a resource"
-			err = first(err, changes[j].add(math.Abs(float64(e.Changes[j].Sum))))
+			err = cmp.Or(err, changes[j].add(math.Abs(float64(e.Changes[j].Sum))))
 		}
 		if err == nil && i > 0 {
 			if p := &s.Edges[i-1]; p.From > e.From || p.From == e.From && p.To >= e.To {
@@ -248,7 +248,7 @@ func (s *Snapshot) checkEdge(e *Edge) error {
 			return fmt.Errorf("there is no node %v", k)
 		}
 	}
-	err := first(
+	err := cmp.Or(
 		checkCount("count", e.Count),
 		checkCount("overruns", e.Overruns),
 		e.CPU.check("cpu"),
@@ -260,7 +260,7 @@ func (s *Snapshot) checkEdge(e *Edge) error {
 		checkWakers("functions", e.Functions),
 	)
 	for i := range e.Changes {
-		err = first(err, e.Changes[i].check("changes"))
+		err = cmp.Or(err, e.Changes[i].check("changes"))
 	}
 	return err
 }
@@ -268,7 +268,7 @@ func (s *Snapshot) checkEdge(e *Edge) error {
 func (s *Snapshot) checkOverruns() error {
 	for i := range s.Overruns {
 		o := &s.Overruns[i]
-		if err := first(
+		if err := cmp.Or(
 			nameRule.check("task", o.Task),
 			stackRule.check("stack", o.Stack),
 			s.checkLoop(o.Loop),
@@ -285,7 +285,7 @@ func (s *Snapshot) checkSched() error {
 	if s.Sched == nil {
 		return nil
 	}
-	if err := first(
+	if err := cmp.Or(
 		nameRule.check("sched.policy", s.Sched.Policy),
 		checkCount("sched.admitted", s.Sched.Admitted),
 		checkCount("sched.deferred", s.Sched.Deferred),
@@ -297,7 +297,7 @@ func (s *Snapshot) checkSched() error {
 		return err
 	}
 	for i, r := range s.Sched.Refusals {
-		err := first(nameRule.check("why", r.Why), checkCount("count", r.Count))
+		err := cmp.Or(nameRule.check("why", r.Why), checkCount("count", r.Count))
 		if err == nil && s.Sched.refusal(r.Why) != &s.Sched.Refusals[i] {
 			err = fmt.Errorf("the cause %q is there twice", graphlimits.Shorten(r.Why, 100))
 		}
@@ -307,7 +307,7 @@ func (s *Snapshot) checkSched() error {
 	}
 	for i := range s.Sched.Resources {
 		r := &s.Sched.Resources[i]
-		if err := first(
+		if err := cmp.Or(
 			nameRule.check("name", r.Name),
 			nameRule.check("state", r.State),
 			checkRange("utilisation", r.Utilisation, 0, graphlimits.Number),
@@ -318,7 +318,7 @@ func (s *Snapshot) checkSched() error {
 	}
 	for i := range s.Sched.Nodes {
 		n := &s.Sched.Nodes[i]
-		err := first(
+		err := cmp.Or(
 			s.checkLoop(n.Loop),
 			checkRange("priority", n.Priority, -graphlimits.Number, graphlimits.Number),
 			checkNumber("tickets", n.Tickets),
@@ -327,7 +327,7 @@ func (s *Snapshot) checkSched() error {
 			checkCount("cohorts", n.Cohorts), checkCount("ran", n.Ran),
 		)
 		if i > 0 && compareRanked(s.Sched.Nodes[i-1], *n) >= 0 {
-			err = first(err, fmt.Errorf("%v on loop %d comes after %v on loop %d; want ascending order", n.Key, n.Loop, s.Sched.Nodes[i-1].Key, s.Sched.Nodes[i-1].Loop))
+			err = cmp.Or(err, fmt.Errorf("%v on loop %d comes after %v on loop %d; want ascending order", n.Key, n.Loop, s.Sched.Nodes[i-1].Key, s.Sched.Nodes[i-1].Loop))
 		}
 		if err != nil {
 			return fmt.Errorf("sched.nodes[%d]: %w", i, err)
@@ -342,7 +342,7 @@ func compareRanked(a, b SchedNode) int {
 }
 
 func (t *Times) check(what string) error {
-	err := first(
+	err := cmp.Or(
 		checkCount("count", t.Count),
 		checkNumber("sum", t.Sum),
 		checkNumber("max", t.Max),
@@ -354,7 +354,7 @@ func (t *Times) check(what string) error {
 	for _, list := range [...][]uint64{t.Hist, t.Fine} {
 		counted := total{what: "counts of hist"}
 		for _, n := range list {
-			err = first(err, counted.add(float64(n)))
+			err = cmp.Or(err, counted.add(float64(n)))
 		}
 	}
 	if err != nil {
@@ -364,7 +364,7 @@ func (t *Times) check(what string) error {
 }
 
 func (m *Moments) check(what string) error {
-	if err := first(
+	if err := cmp.Or(
 		checkRange("mean", m.Mean, -graphlimits.Number, graphlimits.Number),
 		checkRange("variance", m.Variance, 0, maxVariance),
 	); err != nil {
@@ -377,18 +377,8 @@ func (m *Moments) check(what string) error {
 const maxVariance = 4.0 * graphlimits.Number * graphlimits.Number
 
 func (c *Change) check(what string) error {
-	if err := first(checkCount("steps", c.Steps), checkChange("sum", c.Sum), c.Recent.check("recent")); err != nil {
+	if err := cmp.Or(checkCount("steps", c.Steps), checkChange("sum", c.Sum), c.Recent.check("recent")); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
-}
-
-// first returns the first error.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
