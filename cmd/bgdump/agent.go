@@ -21,6 +21,7 @@ import (
 	"github.com/capriccio-go/capriccio/cmd/bgdump/internal/metrics"
 	"github.com/capriccio-go/capriccio/cmd/bgdump/web"
 	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // mostScrapes is how many requests an agent answers at a time.
@@ -91,7 +92,7 @@ func serveAgent(ctx context.Context, set *settings, sur *surroundings) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(sur.stdout, "metrics of %s are on http://%s/metrics, profiles on http://%[2]s%s\nstop with Ctrl-C\n", plural(len(a.all), "source"), ln.Addr(), profileOfAgent)
+	fmt.Fprintf(sur.stdout, "metrics of %s are on http://%s/metrics, profiles on http://%[2]s%s\nstop with Ctrl-C\n", words.Plural(len(a.all), "source"), ln.Addr(), profileOfAgent)
 	announce(sur, a.all)
 	a.running.Go(push) // it may change a.all
 	return web.ServeHandler(ctx, ln, a)

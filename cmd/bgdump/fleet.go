@@ -13,6 +13,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphcompare"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // atOnce is how many programs are asked at a time. A reader that is slow makes programs keep their traces in memory.
@@ -136,7 +137,7 @@ func sum(ctx context.Context, set *settings, sur *surroundings, all []*member) (
 		}
 	}
 	if total == nil {
-		return nil, fmt.Errorf("no graph of %s", plural(len(all), "source"))
+		return nil, fmt.Errorf("no graph of %s", words.Plural(len(all), "source"))
 	}
 	if len(all) > 1 {
 		differing.Mark(sources)
@@ -154,7 +155,7 @@ func announce(sur *surroundings, all []*member) {
 		}
 	}
 	if urls > 0 {
-		sur.say("asking %s, at most %d at a time; to take an execution trace costs a program 1 to 17 %% of its throughput meanwhile", plural(urls, "program"), atOnce)
+		sur.say("asking %s, at most %d at a time; to take an execution trace costs a program 1 to 17 %% of its throughput meanwhile", words.Plural(urls, "program"), atOnce)
 	}
 }
 

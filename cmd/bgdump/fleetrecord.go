@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // A fleetRecorder writes the graphs of all members of a roster again and again, each member's into a folder of its own.
@@ -56,9 +57,9 @@ func (r *fleetRecorder) run(ctx context.Context) error {
 		return r.stopped("")
 	}
 	if r.written == 0 {
-		return errors.New("no graph of " + plural(len(r.roster.all), "source"))
+		return errors.New("no graph of " + words.Plural(len(r.roster.all), "source"))
 	}
-	r.say("recording %s every %s in %s, each in a folder of its own; stop with Ctrl-C", plural(len(r.roster.all), "source"), r.interval, printable(r.dir))
+	r.say("recording %s every %s in %s, each in a folder of its own; stop with Ctrl-C", words.Plural(len(r.roster.all), "source"), r.interval, printable(r.dir))
 	for {
 		now := r.sur.clock.Now()
 		for next = next.Add(r.interval); !next.After(now); { // a round that took long does not delay all that follow
@@ -94,10 +95,10 @@ func (r *fleetRecorder) refresh(ctx context.Context) {
 		return names
 	}
 	if names := missing(r.roster.all, before); len(names) > 0 {
-		r.say("%s in the lists of targets: %s", plural(len(names), "new element"), naming(names))
+		r.say("%s in the lists of targets: %s", words.Plural(len(names), "new element"), naming(names))
 	}
 	if names := missing(before, r.roster.all); len(names) > 0 {
-		r.say("%s not in the lists of targets any more: %s", plural(len(names), "element"), naming(names))
+		r.say("%s not in the lists of targets any more: %s", words.Plural(len(names), "element"), naming(names))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/graphview/tables"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // sumEvery is the least time between two rounds in which all sources of a fleet are asked.
@@ -53,7 +54,7 @@ func serveLive(ctx context.Context, set *settings, sur *surroundings) error {
 		return err
 	}
 	f := &liveFleet{set: set, sur: sur, life: ctx, roster: r}
-	return servePage(set, sur, plural(len(r.all), "source"), func(ln net.Listener, o web.Options) error {
+	return servePage(set, sur, words.Plural(len(r.all), "source"), func(ln net.Listener, o web.Options) error {
 		o.Lazy = true
 		return web.ServeFleet(ctx, ln, f, o)
 	})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/flaghelp"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 const testUsage = `Bgdump test builds the tests of a package, runs them with an execution trace, and
@@ -128,7 +129,7 @@ func (r *testRun) find(ctx context.Context) (p goPackage, err error) {
 	}
 	lines := strings.Split(strings.TrimSpace(list.String()), "\n")
 	if len(lines) > 1 || !strings.Contains(lines[0], "\t") {
-		return p, fmt.Errorf("%s is %s; want one", printable(r.pkg), plural(len(lines), "package"))
+		return p, fmt.Errorf("%s is %s; want one", printable(r.pkg), words.Plural(len(lines), "package"))
 	}
 	p.path, p.dir, _ = strings.Cut(lines[0], "\t")
 	return p, nil

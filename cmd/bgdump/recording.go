@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // A recording is a file named by the time of its snapshot, so that names sort by time,
@@ -57,7 +58,6 @@ func listRecordings(dir string) ([]string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	slices.Sort(names)
 	return names, nil
 }
 
@@ -189,7 +189,7 @@ func (r *recorder) report(err error) {
 	case err != nil && r.failing == 0:
 		r.say("%v\ntrying again every %s", err, r.interval)
 	case err == nil && r.failing > 0:
-		r.say("it works again, after %s", plural(r.failing, "attempt")+" that failed")
+		r.say("it works again, after %s", words.Plural(r.failing, "attempt")+" that failed")
 	}
 	if err != nil {
 		r.failing++

@@ -20,7 +20,6 @@ import (
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/gotrace"
-	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // A source is where graphs come from. Snapshot may be called again and again, from one
@@ -280,11 +279,4 @@ func clip(s string, n int) string {
 		return string(r[:max(n, 0)])
 	}
 	return string(r[:n-1]) + "…"
-}
-
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return words.Count(int64(n)) + " " + thing + "s"
 }
