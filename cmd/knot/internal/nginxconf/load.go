@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -67,7 +68,7 @@ func (l *loader) resolve(given []*Directive) (all []*Directive, err error) {
 			}
 		}
 		for _, file := range files {
-			if isKnown(file) {
+			if slices.Contains(known, filepath.Base(file)) {
 				continue
 			}
 			more, err := l.load(file)
@@ -81,13 +82,4 @@ func (l *loader) resolve(given []*Directive) (all []*Directive, err error) {
 		}
 	}
 	return all, nil
-}
-
-func isKnown(file string) bool {
-	for _, name := range known {
-		if filepath.Base(file) == name {
-			return true
-		}
-	}
-	return false
 }
