@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -361,12 +362,7 @@ func (w *watchdog) worked(steps *uint64, now time.Time) bool {
 }
 
 func (w *watchdog) allSleep() bool {
-	for _, l := range w.rt.loops {
-		if !l.inbox.sleeping.Load() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(w.rt.loops, func(l *Loop) bool { return !l.inbox.sleeping.Load() })
 }
 
 // rouse has the watchdog look if it is in that mode.

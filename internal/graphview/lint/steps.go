@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -187,10 +188,5 @@ func (l *linter) unfinished() {
 // cameToAnEnd reports whether a later overrun is of the same loop, so that the step of
 // overrun i is over. The last report of a step that goes on stands for all.
 func (l *linter) cameToAnEnd(i int) bool {
-	for _, later := range l.s.Overruns[i+1:] {
-		if later.Loop == l.s.Overruns[i].Loop {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.s.Overruns[i+1:], func(later bgraph.Overrun) bool { return later.Loop == l.s.Overruns[i].Loop })
 }

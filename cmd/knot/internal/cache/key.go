@@ -252,12 +252,8 @@ func goesOn(name []byte) bool {
 	case "x-forwarded-for":
 		return true
 	}
-	for _, family := range []string{"x-forwarded", "x-original-", "x-rewrite-"} {
-		if strings.HasPrefix(lower, family) {
-			return false
-		}
-	}
-	return true
+	families := []string{"x-forwarded", "x-original-", "x-rewrite-"}
+	return !slices.ContainsFunc(families, func(family string) bool { return strings.HasPrefix(lower, family) })
 }
 
 // request is the request to the backend: its text, and what package rfc goes by. also are lines of the cache.

@@ -299,10 +299,8 @@ func (c *Config) rewrites(pkg *packages.Package) bool {
 	if len(c.Rewrite) == 0 {
 		return pkg.Module.Main
 	}
-	for _, pattern := range c.Rewrite {
-		if prefix, all := strings.CutSuffix(pattern, "/..."); all && (pkg.PkgPath == prefix || strings.HasPrefix(pkg.PkgPath, prefix+"/")) || pattern == pkg.PkgPath || pattern == "..." {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Rewrite, func(pattern string) bool {
+		prefix, all := strings.CutSuffix(pattern, "/...")
+		return all && (pkg.PkgPath == prefix || strings.HasPrefix(pkg.PkgPath, prefix+"/")) || pattern == pkg.PkgPath || pattern == "..."
+	})
 }

@@ -126,12 +126,8 @@ func (r *relays) frame(f *ssa.Function) int {
 
 // parameter is the index of v among the parameters of f, -1 if it is none.
 func parameter(f *ssa.Function, v ssa.Value) int {
-	for i, p := range f.Params {
-		if p == bareValue(v) {
-			return i
-		}
-	}
-	return -1
+	v = bareValue(v)
+	return slices.IndexFunc(f.Params, func(p *ssa.Parameter) bool { return p == v })
 }
 
 // bareValue is v before changes of its static type.

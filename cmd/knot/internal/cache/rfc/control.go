@@ -2,6 +2,7 @@ package rfc
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,12 +29,7 @@ func (h Header) Get(name string) (list string, ok bool) {
 
 // Has reports whether there is a line with that name.
 func (h Header) Has(name string) bool {
-	for _, f := range h {
-		if strings.EqualFold(f.Name, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h, func(f Field) bool { return strings.EqualFold(f.Name, name) })
 }
 
 // Absent is a time that a directive does not give.
