@@ -98,7 +98,7 @@ func TestLoadErrors(t *testing.T) {
 
 // TestPatterns: expressions as patterns of Knot's, which match the same paths.
 func TestPatterns(t *testing.T) {
-	paths := []string{"/", "/a", "/a.php", "/a/b.php", "/x.php/y", "/a.phps", "/.php", "/img/a.png", "/img/a.jpg", "/.ht", "/a/.htaccess", "/a.ht", "/apix", "/api/", "/api/v1/x", "/x/api/v1", "/ab", "/a/b/c", "/A.PHP", "/img/K.PNG", "/\u212a.png"}
+	paths := []string{"/", "/a", "/a.php", "/a/b.php", "/x.php/y", "/a.phps", "/.php", "/img/a.png", "/img/a.jpg", "/.ht", "/a/.htaccess", "/a.ht", "/apix", "/api/", "/api/v1/x", "/x/api/v1", "/ab", "/a/b/c", "/A.PHP", "/img/K.PNG", "/\u212a.png", "/Admin", "/admin", "/aDMIN", "/a.PhP"}
 	for _, c := range []struct{ expression, want string }{
 		{`\.php$`, "*.php"},
 		{`\.(png|jpe?g)$`, "*.png *.jpeg *.jpg"},
@@ -115,7 +115,13 @@ func TestPatterns(t *testing.T) {
 		{`(?i)\.php$`, "(?i)*.php"},
 		{`(?i)^/IMG/[a-c]\.(png|PNG)$`, "(?i)/img/a.png (?i)/img/b.png (?i)/img/c.png"},
 		{`(?i)[k]\.png$`, "(?i)*k.png"},
+		{`^/[Aa]dmin`, "/Admin** /admin**"},
+		{`\.[Pp][Hh][Pp]$`, "*.PHP *.PHp *.PhP *.Php *.pHP *.pHp *.phP *.php"},
+		{`(?i)^/[Aa]dmin`, "(?i)/admin**"},
+		{`[Aa][Bb][Cc][Dd][Ee][Ff][Gg]`, ""},
 		{`\.(?i:php)$`, ""},
+		{`(?si)\.php$`, ""},
+		{`(?i)\.(?-i:php)$`, ""},
 		{`^/(?i)api`, ""},
 		{strings.Repeat("a", mostExpression+1), ""},
 		{`^/[0-9]+$`, ""},

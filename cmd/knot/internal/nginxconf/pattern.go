@@ -3,9 +3,11 @@ package nginxconf
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 const (
@@ -21,6 +23,9 @@ const (
 	end       = "\x01"
 )
 
+// folding is a flag within an expression that has letters match in any case, or ends that.
+var folding = regexp.MustCompile(`\(\?[a-zA-Z-]*i`)
+
 var errExpression = errors.New("patterns of Knot's can't say what this expression says; they have *, ** and ?")
 
 // patternsOf are the patterns that match what a regular expression matches.
@@ -32,14 +37,14 @@ func patternsOf(expression string, ignoreCase bool) (all []string, err error) {
 	if ignoreCase {
 		flags, begin = flags|syntax.FoldCase, "(?i)"
 	}
-	if len(expression) > mostExpression || strings.Contains(expression, "(?i") {
+	if len(expression) > mostExpression || folding.MatchString(expression) {
 		return nil, errExpression
 	}
 	re, err := syntax.Parse(expression, flags)
 	if err != nil {
 		return nil, fmt.Errorf("an expression that Go does not have: %w", err)
 	}
-	parts, err := expand(re)
+	parts, err := expand(re, ignoreCase)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +68,8 @@ func patternsOf(expression string, ignoreCase bool) (all []string, err error) {
 	return all, nil
 }
 
-// expand is what an expression matches, as patterns with marks for the ends of the path.
-func expand(re *syntax.Regexp) (all []string, err error) {
+// expand is what an expression matches, as patterns with marks for the ends of the path. Patterns that ignore case have each text once.
+func expand(re *syntax.Regexp, ignoreCase bool) (all []string, err error) {
 	switch re.Op {
 	case syntax.OpEmptyMatch:
 		return []string{""}, nil
@@ -73,23 +78,26 @@ func expand(re *syntax.Regexp) (all []string, err error) {
 		if strings.ContainsAny(text, "*?"+beginning+end) {
 			return nil, errExpression
 		}
+		if re.Flags&syntax.FoldCase != 0 && !ignoreCase { // of [Aa]
+			return expand(bothCases(re.Rune), false)
+		}
 		return []string{text}, nil
 	case syntax.OpBeginText:
 		return []string{beginning}, nil
 	case syntax.OpEndText:
 		return []string{end}, nil
 	case syntax.OpCapture:
-		return expand(re.Sub[0])
+		return expand(re.Sub[0], ignoreCase)
 	case syntax.OpAnyCharNotNL, syntax.OpAnyChar, syntax.OpCharClass:
 		return expandClass(re)
 	case syntax.OpStar, syntax.OpPlus:
 		return expandRepeat(re)
 	case syntax.OpQuest:
-		all, err = expand(re.Sub[0])
+		all, err = expand(re.Sub[0], ignoreCase)
 		return append(all, ""), err
 	case syntax.OpAlternate:
 		for _, sub := range re.Sub {
-			some, err := expand(sub)
+			some, err := expand(sub, ignoreCase)
 			if err != nil {
 				return nil, err
 			}
@@ -99,7 +107,7 @@ func expand(re *syntax.Regexp) (all []string, err error) {
 	case syntax.OpConcat:
 		all = []string{""}
 		for _, sub := range re.Sub {
-			some, err := expand(sub)
+			some, err := expand(sub, ignoreCase)
 			if err != nil || len(all)*len(some) > mostPatterns {
 				return nil, errExpression
 			}
@@ -114,6 +122,20 @@ func expand(re *syntax.Regexp) (all []string, err error) {
 		return all, nil
 	}
 	return nil, errExpression
+}
+
+// bothCases is the expression for a text in any case.
+func bothCases(text []rune) *syntax.Regexp {
+	all := &syntax.Regexp{Op: syntax.OpConcat}
+	for _, r := range text {
+		lower, upper := unicode.ToLower(r), unicode.ToUpper(r)
+		one := &syntax.Regexp{Op: syntax.OpCharClass, Rune: []rune{upper, upper, lower, lower}}
+		if lower == upper {
+			one.Rune = one.Rune[:2]
+		}
+		all.Sub = append(all.Sub, one)
+	}
+	return all
 }
 
 // isAny reports whether an expression matches any one character, and isName any but a slash.
