@@ -193,6 +193,11 @@ func TestImportedConfigurationsAnswerAsNginxDoes(t *testing.T) {
 			{"django.example.org", "/static/a.css", cached}, {"django.example.org", "/static/none", nil}, {"django.example.org", "/media/m.png", nil}, {"django.example.org", "/media/none", nil},
 			{"django.example.org", "/robots.txt", nil}, {"django.example.org", "/app/page?x=1", nil}, {"django.example.org", "/", nil},
 		}},
+		{"nested", []string{"a.do", "app/a.do", "app/a.txt", "app/open/a.txt", "app/open/a.do", "up/a.sh", "up/a.DO", "up/a.txt", "a.sh", "files/a.do", "files/a.txt", "files/a.key", "files/public.key", "files/sub/a.txt", "files/sub/a.key", "a.key", "up/a.key"}, []comparedRequest{
+			{"x.test", "/a.do", nil}, {"x.test", "/app/a.do", nil}, {"x.test", "/app/a.txt", nil}, {"x.test", "/app/open/a.txt", cached}, {"x.test", "/app/open/a.do", nil}, {"x.test", "/up/a.sh", nil}, {"x.test", "/up/a.DO", nil},
+			{"x.test", "/up/a.txt", nil}, {"x.test", "/up/.svn/a", nil}, {"x.test", "/up/b/.svn", nil}, {"x.test", "/up.sh", nil}, {"x.test", "/a.sh", nil}, {"x.test", "/files/a.do", nil}, {"x.test", "/files/a.txt", nil}, {"x.test", "/files/a.key", nil},
+			{"x.test", "/files/public.key", cached}, {"x.test", "/files/sub/a.txt", cached}, {"x.test", "/files/sub/a.key", nil}, {"x.test", "/a.key", nil}, {"x.test", "/up/a.key", nil},
+		}},
 		{"api", nil, []comparedRequest{
 			{"api.example.org", "/v1/users?x", []string{"X-Api", "X-Powered-By"}}, {"api.example.org", "/uploads", []string{"X-Powered-By"}}, {"api.example.org", "/health", nil},
 		}},

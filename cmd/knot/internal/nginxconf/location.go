@@ -22,6 +22,7 @@ const (
 type location struct {
 	level
 	d          *Directive
+	parent     *location // that it is written in; nil: the server
 	kind       kind
 	text       string
 	ignoreCase bool
@@ -37,9 +38,33 @@ func (l *location) matches(path string) bool {
 		return path == l.text
 	case expression:
 		re, err := regexp.Compile(l.pattern(false))
-		return err == nil && re.MatchString(path)
+		return err == nil && strings.HasPrefix(path, l.folder()) && re.MatchString(path)
 	}
 	return strings.HasPrefix(path, l.text)
+}
+
+// folder is how the paths of an expression within another location begin; "": as all do.
+func (l *location) folder() string {
+	if l.parent == nil || l.parent.text == "/" {
+		return ""
+	}
+	return l.parent.text
+}
+
+// depth is how many locations a location is written in.
+func (l *location) depth() (n int) {
+	for at := l.parent; at != nil; at = at.parent {
+		n++
+	}
+	return n
+}
+
+// rank is the place of a kind of location in the order in which nginx looks at them. Expressions within a ^~ go before it.
+func (l *location) rank() int {
+	if l.kind == expression && l.parent != nil && l.parent.kind == final {
+		return 2*int(final) - 1
+	}
+	return 2 * int(l.kind)
 }
 
 // protecting are directives without which more would be open.
@@ -102,7 +127,7 @@ func (l *location) hidesDots() bool {
 	return strings.HasPrefix(strings.TrimPrefix(l.text, "^"), `/\.(?!well-known`) && l.refuses()
 }
 
-// onlyRedirects reports whether a location needs no pattern, but an expression.
+// onlyRedirects reports whether a location needs no pattern, but an expression of the whole site.
 func onlyRedirects(l *location) bool {
 	status := ""
 	for _, d := range l.block {
@@ -110,48 +135,107 @@ func onlyRedirects(l *location) bool {
 			return false
 		}
 	}
-	return l.kind == expression && strings.HasPrefix(status, "3")
+	return l.kind == expression && l.parent == nil && strings.HasPrefix(status, "3")
+}
+
+var (
+	errWithin = errors.New("patterns can't say which paths of an expression this location is for")
+	errTaken  = errors.New("nginx does not look at this expression for paths of a more exact location beside the one around it, and Knot would")
+	errNone   = errors.New("nginx takes this location for no path")
+)
+
+// kindOf is the kind of the location of a directive, and its text.
+func kindOf(d *Directive) (k kind, text string, ignoreCase bool) {
+	k, text = prefix, d.arg(max(0, len(d.Args)-1))
+	if len(d.Args) == 2 {
+		switch d.Args[0] {
+		case "=":
+			k = exact
+		case "^~":
+			k = final
+		case "~", "~*":
+			k, ignoreCase = expression, d.Args[0] == "~*"
+		}
+	}
+	return k, text, ignoreCase
+}
+
+// hasExpressions reports whether a block has locations by expression.
+func hasExpressions(block []*Directive) bool {
+	return slices.ContainsFunc(block, func(d *Directive) bool {
+		k, _, _ := kindOf(d)
+		return k == expression && d.Name == "location"
+	})
+}
+
+// misplaced is why a location can't go into one list with those that it is not written in: nginx chooses among the locations of
+// a block, and then among those within the chosen one; nil: it can.
+func (l *location) misplaced() error {
+	if l.parent != nil && l.parent.kind == expression {
+		return errWithin
+	}
+	for in := l.parent; in != nil; in = in.parent {
+		for _, d := range in.outer.block {
+			k, text, _ := kindOf(d)
+			switch {
+			case d.Name != "location" || d == in.d || k == exact || k == expression || len(text) <= len(in.text) || !strings.HasPrefix(text, in.text):
+			case l.kind == expression && strings.HasPrefix(text, l.parent.text):
+				return errTaken
+			case l.kind != expression && strings.HasPrefix(l.text, text):
+				return errNone
+			}
+		}
+	}
+	return nil
 }
 
 // locate finds the locations of a block, and those within them.
-func (t *translation) locate(s *server, in *level) {
+func (t *translation) locate(s *server, in *level, parent *location) {
 	for _, d := range in.block {
 		if d.Name != "location" || len(d.Args) == 0 {
 			continue
 		}
-		l := &location{level: level{in, d.Block}, d: d, kind: prefix, text: d.arg(len(d.Args) - 1)}
+		l := &location{level: level{in, d.Block}, d: d, parent: parent}
+		l.kind, l.text, l.ignoreCase = kindOf(d)
 		if strings.HasPrefix(l.text, "@") {
 			s.named[l.text] = l // it counts as translated when it is used
 			continue
 		}
-		if len(d.Args) == 2 {
-			switch d.Args[0] {
-			case "=":
-				l.kind = exact
-			case "^~":
-				l.kind = final
-			case "~", "~*":
-				l.kind, l.ignoreCase = expression, d.Args[0] == "~*"
-			}
+		if l.kind == final && !hasExpressions(in.block) {
+			l.kind = prefix // there is nothing that ^~ could be tried before
+		}
+		if l.kind == final && parent != nil {
+			s.unsafe(d, "Knot does not have ^~ within a location")
+		}
+		if l.kind == prefix && parent != nil && parent.kind == final {
+			l.kind = final
 		}
 		if strings.ContainsAny(l.text, "*?") && l.kind != expression {
 			l.err = errors.New("the path has a star or a question mark, which patterns of Knot's take for something else")
 		} else if !strings.HasPrefix(l.text, "/") && l.kind != expression {
 			l.err = errors.New("a path begins with a slash")
+		} else {
+			l.err = l.misplaced()
 		}
 		switch {
 		case l.err != nil:
 		case l.kind == exact:
 			l.patterns = []string{l.text}
 		case l.kind == expression:
-			l.patterns, l.err = patternsOf(l.text, l.ignoreCase)
+			l.patterns, l.err = patternsOf(l.text, l.ignoreCase, l.folder())
+			if l.err == nil && len(l.patterns) == 0 {
+				l.err = errNone
+			}
 		default:
 			l.patterns = []string{l.text + "**"}
 		}
 		switch {
-		case l.hidesDots(): // no pattern can say it, but the paths are for files alone
+		case l.err == errNone:
+			t.leave(d, "%v", l.err)
+			continue
+		case l.hidesDots() && l.err != errWithin: // no pattern can say it, but the paths are for files alone
 			t.use(d.Block...)
-			l.block, l.patterns = nil, []string{"/.**", "/**/.**"}
+			l.block, l.patterns = nil, below(l.folder(), []string{"/.**", "/**/.**"})
 		case l.err != nil && !onlyRedirects(l):
 			t.leave(d, "%v", l.err)
 			if inner := protects(d.Block, protecting); inner != nil {
@@ -164,18 +248,26 @@ func (t *translation) locate(s *server, in *level) {
 		}
 		t.use(d)
 		s.locations = append(s.locations, l)
-		t.locate(s, &l.level)
+		t.locate(s, &l.level, l)
 	}
 }
 
 // order sorts locations as nginx looks at them.
 func (s *server) order() {
 	slices.SortStableFunc(s.locations, func(a, b *location) int {
-		if a.kind != b.kind || a.kind == expression {
-			return cmp.Compare(a.kind, b.kind)
+		byText := 0
+		if a.kind != expression {
+			byText = cmp.Compare(len(b.text), len(a.text))
 		}
-		return cmp.Compare(len(b.text), len(a.text))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), byText, cmp.Compare(b.depth(), a.depth()))
 	})
+	for i, l := range s.locations {
+		for _, longer := range s.locations[i+1:] {
+			if l.kind == final && longer.kind == prefix && strings.HasPrefix(longer.text, l.text) {
+				s.unsafe(longer.d, "nginx tries expressions before it, and not before location ^~ %s, which has paths of it", l.text)
+			}
+		}
+	}
 }
 
 // home is the location for all paths that no other is for; nil: the server itself.

@@ -131,7 +131,7 @@ func TestPatterns(t *testing.T) {
 		{`\bx`, ""},
 		{`(a|b|c|d|e)(a|b|c|d|e)(a|b|c|d|e)`, ""},
 	} {
-		got, err := patternsOf(c.expression, false)
+		got, err := patternsOf(c.expression, false, "")
 		testenv.Equal(t, strings.Join(got, " "), c.want, "%s: %v", c.expression, err)
 		l := &location{kind: expression, text: c.expression}
 		for _, path := range paths {
@@ -140,6 +140,67 @@ func TestPatterns(t *testing.T) {
 				t.Errorf("%s: %q matches %s: %v", c.expression, got, path, matched)
 			}
 		}
+	}
+}
+
+// TestPatternsWithinALocation: an expression in a location is for paths of that location alone.
+func TestPatternsWithinALocation(t *testing.T) {
+	paths := []string{"/", "/a", "/a/", "/ab", "/a/x.php", "/a/b/x.php", "/a/x.PHP", "/A/x.php", "/b/x.php", "/x.php", "/a.php", "/a/.ht", "/a/b/.ht", "/b/.ht", "/a/.hta/b", "/ab/c", "/a/a/c", "/a/b", "/a/b/c", "/b/a/c"}
+	for _, c := range []struct{ folder, expression, want string }{
+		{"/a/", `\.php$`, "/a/**.php"},
+		{"/a", `a\.php$`, "/a**a.php /a.php"},
+		{"/a", `\.php$`, "/a**.php"},
+		{"/", `\.php$`, "*.php"},
+		{"/a/", `/\.ht`, "/a/**/.ht** /a/.ht**"},
+		{"/a/", `^/a/b`, "/a/b**"},
+		{"/a/", `^/b`, ""},
+		{"/a/", `^/[^/]+/.`, "/a/?** /a//**"},
+		{"/a/", `/a/`, "/a/** /a/**/a/** /a/a/**"},
+		{"/a/", `^/.*c$`, "/a/**c"},
+		{"/a/", `^/./[^/]*$`, "/a/*"},
+		{"/a/", `(?i)\.[p]h[p]$`, "/a/**.PHP /a/**.PHp /a/**.PhP /a/**.Php /a/**.pHP /a/**.pHp /a/**.phP /a/**.php"},
+		{"/a/", `(?i)\.settings$`, ""},
+	} {
+		got, err := patternsOf(c.expression, false, (&location{parent: &location{text: c.folder}}).folder())
+		testenv.Equal(t, strings.Join(got, " "), c.want, "%s in %s: %v", c.expression, c.folder, err)
+		l := &location{parent: &location{text: c.folder}, kind: expression, text: c.expression}
+		for _, path := range paths {
+			matched := slices.ContainsFunc(got, func(p string) bool { return testenv.Need(site.NewPattern(p))(t).Match(path) })
+			if err == nil && matched != l.matches(path) {
+				t.Errorf("%s in %s: %q matches %s: %v", c.expression, c.folder, got, path, matched)
+			}
+		}
+	}
+}
+
+// TestLocationsWithinLocations: a site is left out if Knot would take another location for a path than nginx does, and more would be open.
+func TestLocationsWithinLocations(t *testing.T) {
+	const php = `location ~ \.php$ { fastcgi_pass a; }`
+	for text, want := range map[string]string{
+		"location /a/ { " + php + " }":                                                       `match = "/a/**.php"`,
+		"location / { " + php + " }":                                                         `match = "*.php"`,
+		"location / { " + php + " } location /up/ { }":                                       "",
+		"location /a/ { " + php + " } location = /a/b.php { return 404; }":                   `match = "/a/**.php"`,
+		"location /a/ { " + php + " location /a/b/ { } }":                                    `match = "/a/**.php"`,
+		"location /a/ { location /a/b/ { " + php + " } } location /a/b/c/ { }":               "",
+		"location /a/ { location /a/b/ { " + php + " } } location /a/b { }":                  "[[site]]",
+		"location / { location ~* \\.js$ { expires 1h; } } location /up/ { }":                "[[site]]",
+		"location ~ ^/a/ { " + php + " }":                                                    "",
+		php + " location ~ ^/a/ { location ~ \\.php$ { deny all; } }":                        "",
+		"location /a/ { location ^~ /a/b/ { } " + php + " }":                                 "",
+		"location ^~ /a/ { location ^~ /a/b/ { deny all; } }":                                `match = "/a/b/**"`,
+		"location ^~ /a/ { allow all; } location /a/b/ { deny all; } " + php:                 "",
+		"location ^~ /a/ { allow all; } location /a/b/ { deny all; }":                        "match = \"/a/b/**\"\naction = \"deny\"\n\n[[site.access]]\nmatch = \"/a/**\"",
+		"location ^~ /a/ { location /a/b/ { allow all; } } location ~ \\.key$ { deny all; }": "match = \"/a/b/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"*.key\"",
+		`location ^~ /a/ { allow all; location ~ \.key$ { deny all; } } location ~ b { }`:    "match = \"/a/**.key\"\naction = \"deny\"\n\n[[site.access]]\nmatch = \"/a/**\"",
+		`location /a/ { location ~ \.html$ { return 301 /b; } }`:                             "[[site]]",
+		"location /a/ { alias /srv/b/; " + php + " }":                                        "[[site]]",
+	} {
+		out, left := Translate(testenv.Need(Parse("f", []byte("server { root /srv; "+text+" }")))(t))
+		testenv.Contains(t, string(out), want, "%s", text)
+		told := slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, "the site is left out") })
+		testenv.Equal(t, told, want == "", "told that there is no site of %s", text)
+		testenv.Equal(t, strings.Contains(string(out), "[[site.redirect]]\npattern") || strings.Contains(string(out), "[[site.rewrite]]"), false, "%s: %s", text, out)
 	}
 }
 

@@ -28,14 +28,17 @@ var folding = regexp.MustCompile(`\(\?[a-zA-Z-]*i`)
 
 var errExpression = errors.New("patterns of Knot's can't say what this expression says; they have *, ** and ?")
 
-// patternsOf are the patterns that match what a regular expression matches.
-func patternsOf(expression string, ignoreCase bool) (all []string, err error) {
+// patternsOf are the patterns that match those paths beginning with folder that a regular expression matches.
+func patternsOf(expression string, ignoreCase bool, folder string) (all []string, err error) {
 	if rest, folds := strings.CutPrefix(expression, "(?i)"); folds {
 		expression, ignoreCase = rest, true
 	}
 	flags, begin := syntax.Perl, ""
 	if ignoreCase {
 		flags, begin = flags|syntax.FoldCase, "(?i)"
+	}
+	if folder != "" {
+		begin = "" // the folder has one case
 	}
 	if len(expression) > mostExpression || folding.MatchString(expression) {
 		return nil, errExpression
@@ -44,19 +47,19 @@ func patternsOf(expression string, ignoreCase bool) (all []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("an expression that Go does not have: %w", err)
 	}
-	parts, err := expand(re, ignoreCase)
+	parts, err := expand(re, begin != "")
 	if err != nil {
 		return nil, err
 	}
 	for _, text := range parts {
-		if ignoreCase {
+		if begin != "" {
 			text = strings.ToLower(text)
 		}
 		some, err := whole(text)
 		if err != nil {
 			return nil, err
 		}
-		for _, pattern := range some {
+		for _, pattern := range below(folder, some) {
 			if !slices.Contains(all, begin+pattern) {
 				all = append(all, begin+pattern)
 			}
@@ -78,7 +81,7 @@ func expand(re *syntax.Regexp, ignoreCase bool) (all []string, err error) {
 		if strings.ContainsAny(text, "*?"+beginning+end) {
 			return nil, errExpression
 		}
-		if re.Flags&syntax.FoldCase != 0 && !ignoreCase { // of [Aa]
+		if re.Flags&syntax.FoldCase != 0 && !ignoreCase { // as [Aa]
 			return expand(bothCases(re.Rune), false)
 		}
 		return []string{text}, nil
@@ -217,4 +220,49 @@ func collapse(text string) string {
 		text = strings.ReplaceAll(text, "***", "**")
 	}
 	return text
+}
+
+// below are the patterns for those paths beginning with folder that one of the given patterns matches; "" is every folder.
+func below(folder string, patterns []string) (all []string) {
+	if folder == "" {
+		return patterns
+	}
+	for _, p := range patterns {
+		if !strings.HasPrefix(p, "/") {
+			p = collapse("/**" + p)
+		}
+		rests := []string{p} // what may follow the part of the folder that was read
+		for _, r := range folder {
+			var next []string
+			for _, rest := range rests {
+				next = append(next, behind(r, rest)...)
+			}
+			slices.Sort(next)
+			rests = slices.Compact(next)
+		}
+		for _, rest := range rests {
+			all = append(all, collapse(folder+rest))
+		}
+	}
+	return all
+}
+
+// behind are the patterns for the texts that follow r where a pattern matches.
+func behind(r rune, pattern string) []string {
+	if rest, any := strings.CutPrefix(pattern, "**"); any {
+		return append(behind(r, rest), pattern)
+	}
+	if rest, any := strings.CutPrefix(pattern, "*"); any {
+		if r == '/' {
+			return behind(r, rest)
+		}
+		return append(behind(r, rest), pattern)
+	}
+	if rest, one := strings.CutPrefix(pattern, "?"); one && r != '/' {
+		return []string{rest}
+	}
+	if rest, same := strings.CutPrefix(pattern, string(r)); same {
+		return []string{rest}
+	}
+	return nil
 }

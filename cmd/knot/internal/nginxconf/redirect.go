@@ -104,6 +104,9 @@ func (t *translation) returns(s *server, l *location, d *Directive, out *tables)
 	if other := firstOther(s, l); why == "" && other != nil {
 		why = "Knot redirects before all else, and location " + strings.Join(other.d.Args, " ") + " has paths of this one"
 	}
+	if l.kind == expression && l.folder() != "" {
+		why = "Knot has expressions of redirects for the whole site"
+	}
 	if to.wholeURI && l.kind == expression {
 		why = "Knot has no $uri beside a pattern"
 	}

@@ -41,7 +41,7 @@ func (t *translation) newServer(d *Directive, outer *level) *server {
 	if len(s.addresses) == 0 {
 		s.addresses = []address{{text: ":80"}}
 	}
-	t.locate(s, &s.level)
+	t.locate(s, &s.level, nil)
 	s.order()
 	t.dropChallenges(s)
 	s.toHTTPS = t.onlyToHTTPS(s)

@@ -183,7 +183,7 @@ func (t *translation) root(s *server, home *location, all []*location, proxied b
 			case same && (folder == root || root == "" && (proxied || home.own("return") != nil || s.own("return") != nil)):
 				t.use(d)
 				root = folder
-			case d.Name == "alias" && l.kind != expression && root != "" && strings.HasPrefix(folder, root+"/"):
+			case d.Name == "alias" && l.kind != expression && root != "" && strings.HasPrefix(folder, root+"/") && protects(l.block, passing) == nil:
 				t.use(d)
 				l.rewritten = strings.TrimPrefix(folder, root) + "/**"
 				r := table{name: "[[site.rewrite]]"}
