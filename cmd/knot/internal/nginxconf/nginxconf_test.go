@@ -238,6 +238,23 @@ func TestAddressesOfAPort(t *testing.T) {
 	}
 }
 
+// TestNamesLeftOut: a server none of whose names Knot has does not become the site of every host.
+func TestNamesLeftOut(t *testing.T) {
+	for text, want := range map[string]bool{
+		"server { listen 80 default_server; return 444; } server { listen 80; server_name ~^a; root /a; }": false,
+		"server { listen 80; server_name b; root /b; } server { listen 80; server_name a.*; root /a; }":    false,
+		"server { listen 80; server_name b; root /b; } server { listen 80; server_name _; root /a; }":      false,
+		"server { listen 80; server_name b; root /b; } server { listen 80; server_name a a.*; root /a; }":  true,
+		"server { listen 80; server_name ~^a; root /a; }":                                                  true,
+	} {
+		out, left := Translate(testenv.Need(Parse("f", []byte(text)))(t))
+		testenv.Equal(t, strings.Contains(string(out), `root = "/a"`), want, "a site of %s", text)
+		testenv.Equal(t, strings.Count(string(out), "hosts ="), strings.Count(string(out), "[[site]]"), "sites without hosts: %s", out)
+		told := slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, "Knot has none of them") })
+		testenv.Equal(t, told, !want, "told that there is no site of %s", text)
+	}
+}
+
 // TestManyRules: what would become more tables than Knot takes is left out, and a site with it that would be open.
 func TestManyRules(t *testing.T) {
 	const paths = "location ~ ^/(a|b)(c|d)(e|f)(g|h)(i|j)(k|l)$ "

@@ -22,9 +22,7 @@ func (t *translation) site(s *server) {
 	if len(t.serving) > 1 {
 		st.set("name", quote(t.nameOf(s)))
 	}
-	if len(s.names) > 0 {
-		st.set("hosts", list(s.names))
-	}
+	st.set("hosts", list(s.names))
 	t.largestBody(s.one(s.outer, "client_max_body_size"), "max-body", &st)
 	around := &location{level: level{&s.level, nil}, kind: prefix, text: "/", patterns: []string{"/**"}}
 	home := s.home()
@@ -72,6 +70,11 @@ func (t *translation) site(s *server) {
 	}
 	if isEmpty {
 		t.leave(s.d, "there is no root, no redirect and no backend that Knot can serve")
+		t.skipped(s)
+		return
+	}
+	if len(s.names) == 0 { // without hosts the site would be for every host
+		t.leave(s.d, "nginx takes it for the hosts of server_name alone, and Knot has none of them")
 		t.skipped(s)
 		return
 	}
