@@ -198,6 +198,9 @@ func TestImportedConfigurationsAnswerAsNginxDoes(t *testing.T) {
 			{"x.test", "/up/a.txt", nil}, {"x.test", "/up/.svn/a", nil}, {"x.test", "/up/b/.svn", nil}, {"x.test", "/up.sh", nil}, {"x.test", "/a.sh", nil}, {"x.test", "/files/a.do", nil}, {"x.test", "/files/a.txt", nil}, {"x.test", "/files/a.key", nil},
 			{"x.test", "/files/public.key", cached}, {"x.test", "/files/sub/a.txt", cached}, {"x.test", "/files/sub/a.key", nil}, {"x.test", "/a.key", nil}, {"x.test", "/up/a.key", nil},
 		}},
+		{"tenants", nil, []comparedRequest{
+			{"x.test", "/", nil}, {"x.test", "/api/a", nil}, {"x.test", "/api/v1/a", nil}, {"x.test", "/api/a.do", nil}, {"x.test", "/a.do", nil},
+		}},
 		{"api", nil, []comparedRequest{
 			{"api.example.org", "/v1/users?x", []string{"X-Api", "X-Powered-By"}}, {"api.example.org", "/uploads", []string{"X-Powered-By"}}, {"api.example.org", "/health", nil},
 		}},

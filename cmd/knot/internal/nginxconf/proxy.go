@@ -287,10 +287,20 @@ var own = map[string][]string{
 	"x-forwarded-server": nil,
 }
 
-// backendHeaders translates the other lines towards backends.
+// requestLines are those directives proxy_set_header of a location with a backend that become lines of tables.
+type requestLines struct {
+	l     *location
+	lines []*Directive
+}
+
+// has reports whether one of the lines has a name.
+func (r *requestLines) has(name string) bool {
+	return slices.ContainsFunc(r.lines, func(d *Directive) bool { return strings.EqualFold(d.arg(0), name) })
+}
+
+// backendHeaders finds the other lines towards the backend of a proxy_pass.
 func (t *translation) backendHeaders(l *location, out *tables) {
-	var set [][2]string
-	var remove []string
+	r := requestLines{l: l}
 	for _, d := range l.all(nil, "proxy_set_header") {
 		name, value := d.arg(0), d.arg(1)
 		lower := strings.ToLower(name)
@@ -302,27 +312,54 @@ func (t *translation) backendHeaders(l *location, out *tables) {
 			t.leave(d, "Knot has no variables here")
 		case proxy.CheckHeader(name, value) != nil:
 			t.leave(d, "%v", proxy.CheckHeader(name, value))
-		case value == "":
-			t.use(d)
-			remove = append(remove, name)
 		default:
 			t.use(d)
-			set = append(set, [2]string{name, value})
+			r.lines = append(r.lines, d)
 		}
 	}
-	if len(set)+len(remove) == 0 {
-		return
-	}
-	for _, p := range l.patterns {
-		h := table{name: "[[site.header]]"}
-		h.set("match", quote(p))
-		if len(set) > 0 {
-			h.set("backend-set", inline(set))
+	out.requests = append(out.requests, r)
+}
+
+// requestTables makes tables of the lines towards backends. A table is also for the paths of more exact locations, whose
+// tables stand behind it, and remove its lines if they have none of the same name.
+func (t *translation) requestTables(s *server, out *tables) {
+	for i, r := range out.requests {
+		var set [][2]string
+		var remove []string
+		for _, d := range r.lines {
+			if d.arg(1) == "" {
+				remove = append(remove, d.arg(0))
+			} else {
+				set = append(set, [2]string{d.arg(0), d.arg(1)})
+			}
 		}
-		if len(remove) > 0 {
-			h.set("backend-remove", list(remove))
+		for _, wider := range out.requests[i+1:] {
+			for _, d := range wider.lines {
+				if r.has(d.arg(0)) || !slices.Contains(s.before(wider.l), r.l) {
+					continue
+				}
+				t.leave(d, "more exact locations don't get this line, not even from clients")
+				if !slices.Contains(remove, d.arg(0)) {
+					remove = append(remove, d.arg(0))
+				}
+			}
 		}
-		out.backend = append(out.backend, h)
+		if len(set)+len(remove) == 0 {
+			continue
+		}
+		var tables []table
+		for _, p := range r.l.patterns {
+			h := table{name: "[[site.header]]"}
+			h.set("match", quote(p))
+			if len(set) > 0 {
+				h.set("backend-set", inline(set))
+			}
+			if len(remove) > 0 {
+				h.set("backend-remove", list(remove))
+			}
+			tables = append(tables, h)
+		}
+		out.backend = append(tables, out.backend...)
 	}
 }
 
@@ -394,5 +431,6 @@ func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root str
 	common.set("fastcgi", "{ "+strings.Join(keys, ", ")+" }")
 	t.timeouts(l, "fastcgi", &common)
 	t.compressed(l, &common)
+	out.requests = append(out.requests, requestLines{l: l})
 	out.addProxies(common, l.patterns, t.except(s, l), false)
 }

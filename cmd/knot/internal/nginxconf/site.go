@@ -55,6 +55,7 @@ func (t *translation) site(s *server) {
 			t.backendHeaders(tried, &out)
 		}
 	}
+	t.requestTables(s, &out)
 	t.serverRules(s, &out)
 	t.refuseLost(s, root, &out)
 	t.errorPages(s, home, root, &st)

@@ -14,6 +14,7 @@ import (
 // tables are those of a site, in the order in which they are written.
 type tables struct {
 	redirects, rewrites, bodies, limits, access, passwords, headers, backend, proxies []table
+	requests                                                                          []requestLines
 }
 
 // bound drops the tables beyond the number that Knot takes for a site, and returns a text that names them; "": there are none.
