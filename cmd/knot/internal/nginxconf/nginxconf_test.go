@@ -194,7 +194,7 @@ func TestLocationsWithinLocations(t *testing.T) {
 		"location ^~ /a/ { location /a/b/ { allow all; } } location ~ \\.key$ { deny all; }": "match = \"/a/b/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"*.key\"",
 		`location ^~ /a/ { allow all; location ~ \.key$ { deny all; } } location ~ b { }`:    "match = \"/a/**.key\"\naction = \"deny\"\n\n[[site.access]]\nmatch = \"/a/**\"",
 		`location /a/ { location ~ \.html$ { return 301 /b; } }`:                             "[[site]]",
-		"location /a/ { alias /srv/b/; " + php + " }":                                        "[[site]]",
+		"location /a/ { alias /srv/b/; location /a/b/ { proxy_pass http://a; } }":            "[[site]]",
 	} {
 		out, left := Translate(testenv.Need(Parse("f", []byte("server { root /srv; "+text+" }")))(t))
 		testenv.Contains(t, string(out), want, "%s", text)
@@ -252,6 +252,40 @@ func TestNamesLeftOut(t *testing.T) {
 		testenv.Equal(t, strings.Count(string(out), "hosts ="), strings.Count(string(out), "[[site]]"), "sites without hosts: %s", out)
 		told := slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, "Knot has none of them") })
 		testenv.Equal(t, told, !want, "told that there is no site of %s", text)
+	}
+}
+
+// TestScripts: PHP gets the scripts that nginx would name, or the site is left out.
+func TestScripts(t *testing.T) {
+	const php = `location ~ \.php$ { fastcgi_pass a; `
+	for text, want := range map[string]string{
+		php + "}": `{ root = "/srv" }`,
+		php + "fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }":                     `{ root = "/srv" }`,
+		php + "fastcgi_param SCRIPT_FILENAME $realpath_root/$fastcgi_script_name; }":                    `{ root = "/srv" }`,
+		php + "fastcgi_param SCRIPT_FILENAME $document_root$uri; }":                                     `{ root = "/srv" }`,
+		php + "fastcgi_param SCRIPT_FILENAME $request_filename; }":                                      `{ root = "/srv" }`,
+		php + "fastcgi_param SCRIPT_FILENAME /app/public$fastcgi_script_name; }":                        `{ root = "/app/public" }`,
+		php + "fastcgi_param SCRIPT_FILENAME /app/$uri; fastcgi_param DOCUMENT_ROOT /app; }":            `{ root = "/app" }`,
+		php + "fastcgi_param DOCUMENT_ROOT /app; fastcgi_param HTTPS on; }":                             `{ root = "/srv", set = { DOCUMENT_ROOT = "/app", HTTPS = "on" } }`,
+		php + "fastcgi_param DOCUMENT_ROOT $document_root; fastcgi_param HTTPS $https; }":               `{ root = "/srv" }`,
+		php + "fastcgi_param DOCUMENT_ROOT $other; }":                                                   `{ root = "/srv" }`,
+		php + "root /other/; fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }":       `{ root = "/other" }`,
+		"location / { root /files; } " + php + "}":                                                      `{ root = "/srv" }`,
+		"location /a/ { alias /srv/a/; " + php + "fastcgi_param SCRIPT_FILENAME $request_filename; } }": `{ root = "/srv" }`,
+		"location /a/ { alias /srv/b/; " + php + "fastcgi_param SCRIPT_FILENAME $request_filename; } }": "",
+		"location /a/ { root /other; " + php + "} }":                                                    `{ root = "/other" }`,
+		php + "fastcgi_param SCRIPT_FILENAME $document_root/index.php; }":                               "",
+		php + "fastcgi_param SCRIPT_FILENAME /app/index.php; }":                                         "",
+		php + "fastcgi_param SCRIPT_FILENAME $other$fastcgi_script_name; }":                             "",
+		php + "fastcgi_param SCRIPT_FILENAME $fastcgi_script_name; }":                                   "",
+	} {
+		out, left := Translate(testenv.Need(Parse("f", []byte("server { root /srv; "+text+" }")))(t))
+		told := slices.ContainsFunc(left, func(l Leftover) bool { return strings.Contains(l.Text, "the site is left out") })
+		testenv.Equal(t, told, want == "", "told that there is no site of %s", text)
+		if want != "" {
+			want = "fastcgi = " + want + "\n"
+		}
+		testenv.Contains(t, string(out), want, "%s", text)
 	}
 }
 

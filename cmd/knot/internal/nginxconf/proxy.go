@@ -384,6 +384,52 @@ func (t *translation) timeouts(l *location, module string, out *table) {
 	}
 }
 
+// documentRoots are names of the folder of a location, and scriptNames of the path of a script below it.
+var (
+	documentRoots = []string{"$document_root", "$realpath_root"}
+	scriptNames   = []string{"$fastcgi_script_name", "$uri", "$document_uri"}
+)
+
+// ownParams are parameters for which Knot has values like those of nginx's variables.
+var ownParams = []string{"PATH_INFO", "SCRIPT_NAME", "QUERY_STRING", "REQUEST_METHOD", "CONTENT_TYPE", "CONTENT_LENGTH", "HTTPS", "PATH_TRANSLATED"}
+
+// scripts is the folder in which nginx finds the scripts of a location by their paths. The site is unsafe if there is no such folder.
+func (t *translation) scripts(s *server, l *location, pass *Directive, root string) (folder string) {
+	if all := l.all(nil, "root", "alias"); len(all) > 0 {
+		switch {
+		case all[0].Name == "root":
+			root = strings.TrimSuffix(all[0].arg(0), "/")
+		case !t.done[all[0]]:
+			s.unsafe(all[0], "Knot runs no scripts below an alias of another folder")
+		}
+	}
+	folder = root
+	for _, p := range l.all(nil, "fastcgi_param") {
+		if p.arg(0) != "SCRIPT_FILENAME" {
+			continue
+		}
+		t.use(p)
+		before, ok := "$document_root", p.arg(1) == "$request_filename"
+		for _, name := range scriptNames {
+			if rest, is := strings.CutSuffix(p.arg(1), name); is {
+				before, ok = strings.TrimSuffix(rest, "/"), true
+				break
+			}
+		}
+		if !ok {
+			s.unsafe(p, "Knot runs the script at the path of the request")
+		}
+		folder = before
+		if slices.Contains(documentRoots, before) {
+			folder = root
+		}
+	}
+	if !strings.HasPrefix(folder, "/") || strings.Contains(folder, "$") {
+		s.unsafe(pass, "Knot wants the absolute path of the folder of the scripts, and not %q", folder)
+	}
+	return folder
+}
+
 // fastcgiPass translates a fastcgi_pass.
 func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root string, out *tables) {
 	if strings.Contains(d.arg(0), "$") || d.arg(0) == "" {
@@ -402,7 +448,8 @@ func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root str
 	t.use(d)
 	common := table{name: "[[site.proxy]]"}
 	b.write(&common)
-	keys := []string{"root = " + quote(root)}
+	scripts := t.scripts(s, l, d, root)
+	keys := []string{"root = " + quote(scripts)}
 	if index := t.value(&l.level, "fastcgi_index"); index != "" && index != "index.php" && !strings.Contains(index, "$") {
 		keys = append(keys, "index = "+quote(index))
 	}
@@ -416,7 +463,8 @@ func (t *translation) fastcgiPass(s *server, l *location, d *Directive, root str
 	for _, p := range l.all(nil, "fastcgi_param") {
 		name, value := p.arg(0), p.arg(1)
 		switch {
-		case slices.Contains([]string{"SCRIPT_FILENAME", "PATH_INFO", "SCRIPT_NAME", "DOCUMENT_ROOT", "QUERY_STRING", "REQUEST_METHOD", "CONTENT_TYPE", "CONTENT_LENGTH", "HTTPS", "PATH_TRANSLATED"}, name):
+		case name == "SCRIPT_FILENAME": // see scripts
+		case name == "DOCUMENT_ROOT" && (slices.Contains(documentRoots, value) || value == scripts), slices.Contains(ownParams, name) && strings.Contains(value, "$"):
 			t.use(p)
 		case strings.Contains(value, "$"):
 			t.leave(p, "Knot has no variables here")
