@@ -122,6 +122,24 @@ func (l *location) refuses() bool {
 	})
 }
 
+// restricts reports whether a location itself says that some requests for its paths are refused.
+func (l *location) restricts() bool {
+	return slices.ContainsFunc(l.block, func(d *Directive) bool {
+		status, _ := statusAndURL(d)
+		return d.Name == "allow" || d.Name == "deny" || d.Name == "internal" || status >= "400"
+	})
+}
+
+// hasWithin reports whether another location is written in l.
+func (l *location) hasWithin(other *location) bool {
+	for at := other.parent; at != nil; at = at.parent {
+		if at == l {
+			return true
+		}
+	}
+	return false
+}
+
 // hidesDots reports whether a location only refuses names that begin with a dot, but for .well-known, as Knot does for files.
 func (l *location) hidesDots() bool {
 	return strings.HasPrefix(strings.TrimPrefix(l.text, "^"), `/\.(?!well-known`) && l.refuses()

@@ -316,11 +316,11 @@ func (t *translation) location(s *server, l *location, root string, out *tables)
 				out.bodies = append(out.bodies, b)
 			}
 		}
-		t.rules(s, &l.level, &s.level, l, t.passes(l), out)
-		for _, d := range l.own("internal") {
+		for _, d := range l.own("internal") { // before rules that let some clients pass
 			t.use(d)
 			out.access = append(out.access, denials(l.patterns, "404", "")...)
 		}
+		t.rules(s, &l.level, &s.level, l, t.passes(l), out)
 	}
 }
 
@@ -333,7 +333,7 @@ func (t *translation) serverRules(s *server, out *tables) {
 func (t *translation) rules(s *server, in, until *level, l *location, proxied bool, out *tables) {
 	patterns := l.patterns
 	networks := in.all(until, "allow", "deny")
-	if until != nil && s.goesBeforeRefusal(l) {
+	if until != nil && len(networks) == 0 && t.escapes(s, l) {
 		networks = append(in.all(nil, "allow", "deny"), &Directive{Name: "allow", Args: []string{"all"}})
 	}
 	if len(networks)*len(patterns) > mostRules {
@@ -351,11 +351,32 @@ func (t *translation) rules(s *server, in, until *level, l *location, proxied bo
 	out.headers = append(headers, out.headers...) // of two that set a line the later counts: the more exact one
 }
 
-// goesBeforeRefusal reports whether nginx takes l for paths that an expression else refuses, as that of /.well-known beside /\.
-func (s *server) goesBeforeRefusal(l *location) bool {
-	return l.kind < expression && slices.ContainsFunc(s.locations, func(other *location) bool {
-		return other.kind == expression && other.refuses() && other.matches(l.text)
-	})
+// escapes reports whether nginx takes l, which has no rules of access, for paths that rules of a less exact location are for
+// in Knot. An expression escapes the rules of location / and of the locations that it is written in alone.
+func (t *translation) escapes(s *server, l *location) bool {
+	if l.restricts() {
+		return false
+	}
+	found, lesser := false, s.locations[slices.Index(s.locations, l)+1:]
+	for _, other := range lesser {
+		switch {
+		case !other.restricts():
+		case l.kind != expression:
+			found = found || other.matches(l.text)
+		case other == s.home() || other.hasWithin(l):
+			found = true
+		}
+	}
+	if !found || l.kind != expression {
+		return found
+	}
+	for _, other := range lesser {
+		if other.restricts() && other.kind != expression && other != s.home() && !other.hasWithin(l) && len(below(other.text, l.patterns)) > 0 {
+			t.leave(l.d, "Knot applies the rules of less exact locations to its paths, as location %s is for some of them", other.text)
+			return false
+		}
+	}
+	return true
 }
 
 // accessRules translates allow and deny. closed: nothing else may be said of requests for these paths.
