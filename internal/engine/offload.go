@@ -66,7 +66,8 @@ func OffloadContext(ctx context.Context, fn func(ctx context.Context) error) err
 	})
 }
 
-// mergedContext is ctx that also ends with any of the contexts that cancel t.
+// mergedContext is ctx that also ends with any of the contexts that cancel t, or in a Shield when the grace time of a
+// shutdown is over.
 func (t *Task) mergedContext(ctx context.Context) (context.Context, func()) {
 	merged, cancel := context.WithCancelCause(ctx)
 	stops := []func() bool{}
@@ -80,7 +81,9 @@ func (t *Task) mergedContext(ctx context.Context) (context.Context, func()) {
 		with(s.ctx)
 		shielded = s.shields
 	}
-	if !shielded {
+	if shielded {
+		with(t.loop.rt.unwound)
+	} else {
 		if i.scope != nil {
 			with(i.scope.ctx)
 		}

@@ -88,6 +88,8 @@ type Runtime struct {
 	loops     []*Loop
 	ctx       context.Context // ends when the tasks are cancelled by a shutdown
 	cancel    context.CancelCauseFunc
+	unwound   context.Context // ends after the grace time of a shutdown, when every wait ends its task
+	unwind    context.CancelCauseFunc
 	idleLoops atomic.Int32 // loops that wait in their pollers
 	nextLoop  atomic.Uint32
 	team      team
@@ -185,6 +187,7 @@ func New(cfg Config) (*Runtime, error) {
 		}
 	}
 	rt.ctx, rt.cancel = context.WithCancelCause(context.Background())
+	rt.unwound, rt.unwind = context.WithCancelCause(context.Background())
 	rt.offload.limit = cfg.OffloadLimit
 	if err := rt.makeLoops(rt.team.gather(&rt.cfg)); err != nil {
 		return nil, err

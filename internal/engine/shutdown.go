@@ -55,6 +55,7 @@ func (rt *Runtime) shutdown(ctx context.Context) error {
 		rt.waitIdle(grace)
 		stop()
 	}
+	rt.unwind(ErrShutdown)
 	rt.post(func(l *Loop) {
 		l.end.unwinding = true
 		for t := l.roster.tasks; t != nil; t = t.allNext {

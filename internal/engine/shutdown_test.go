@@ -82,6 +82,30 @@ func TestShutdownLeavesBuffersToOffloadedFunctions(t *testing.T) {
 	check()
 }
 
+// A Shield has the grace time, and so has a function that is offloaded in it.
+func TestShutdownEndsOffloadContextInAShield(t *testing.T) {
+	rt, check := closing(t, 1, shortGrace)
+	limit, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	running, ended := make(chan struct{}), make(chan error, 1)
+	k := rt.Go(func() {
+		Shield(limit, func() error {
+			return OffloadContext(limit, func(ctx context.Context) error {
+				close(running)
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				return nil
+			})
+		})
+	})
+	<-running
+	rt.Close()
+	testenv.Until(t, "the offloaded function ends", func() bool { return len(ended) == 1 })
+	testenv.ErrorIs(t, <-ended, ErrShutdown)
+	k.Join()
+	check()
+}
+
 // A loop that a task holds costs Close no more than the time that it is given: nothing
 // else waits for it, least of all for Config.Grace, which is an hour here.
 func TestAHeldLoopDoesNotHoldTheShutdown(t *testing.T) {
