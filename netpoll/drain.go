@@ -23,8 +23,8 @@ const (
 
 // Drain lets no new connection in, waits until all connections in the queue have been accepted, and
 // then closes ln, as Close does. Serve, ServeInline or callers of Accept must go on accepting
-// meanwhile. If ctx ends first, ln is closed at once, which resets the
-// connections that are left, and the error of ctx is returned.
+// meanwhile. If ctx ends first, or the tasks are cancelled because the runtime shuts down, ln is closed at once, which
+// resets the connections that are left, and the error of ctx, or task.ErrShutdown, is returned.
 //
 // Clients that try to connect to a TCP listener meanwhile get no answer: they try again
 // after a second, and are refused or come to the process that listens there then. That takes a
@@ -51,6 +51,7 @@ func (ln *Listener) drain(ctx context.Context) error {
 		ln.removeFile()
 	}
 	began := time.Now()
+	end := ln.d.loop.Runtime().Context() // from then on no task accepts
 	tick := time.NewTicker(drainPause)
 	defer tick.Stop()
 	for quiet := 0; quiet < drainQuiet; {
@@ -70,6 +71,8 @@ func (ln *Listener) drain(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-end.Done():
+			return engine.ContextError(end)
 		case <-tick.C:
 		}
 	}

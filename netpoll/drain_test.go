@@ -88,6 +88,22 @@ func TestDrainKeepsNewClientsOut(t *testing.T) {
 	}
 }
 
+// TestDrainAtShutdown: from then on no task accepts.
+func TestDrainAtShutdown(t *testing.T) {
+	rt := onOne(t, 1).start(t, func(c *engine.Config) { c.Grace = time.Minute })
+	ln := listen(t, "tcp")
+	client(t, ln.Addr())
+	testenv.Until(t, "the client is in the backlog", func() bool { return !ln.d.backlogEmpty() })
+	drained := make(chan error, 1)
+	rt.Go(func() { drained <- ln.Drain(context.Background()) })
+	testenv.Until(t, "it drains", func() bool {
+		all := rt.Tasks()
+		return len(all) == 1 && all[0].Reason == engine.ReasonOffload
+	})
+	must(t, rt.Close())
+	testenv.ErrorIs(t, <-drained, engine.ErrShutdown, "Drain")
+}
+
 // TestUnread on every poller, as some receive before anybody reads.
 func TestUnread(t *testing.T) {
 	everywhere(t, func(t *testing.T, rt *engine.Runtime) {
