@@ -168,7 +168,7 @@ func TestDeadlockOfHandlers(t *testing.T) {
 	one.send(req("GET /ab"))
 	two.send(req("GET /ba"))
 	testenv.Until(t, "the log tells of a deadlock", func() bool {
-		return strings.Contains(log.String(), "task: deadlock: tasks hold each other up for ever")
+		return strings.Contains(log.String(), "task: deadlock: tasks hold each other up")
 	})
 	testenv.Equal(t, strings.Count(log.String(), "held by task"), 2, "tasks are named: %s", &log)
 	testenv.Until(t, "the deadlock is found in the graph", func() bool {

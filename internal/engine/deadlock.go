@@ -59,7 +59,7 @@ func (w *watchdog) checkDeadlock() {
 	if w.rt.stopping() {
 		return
 	}
-	all, found, why := w.rt.findDeadlock(w.stop)
+	all, found, why := w.rt.findDeadlock(w.stop, true)
 	text := describe(found, all)
 	if len(found) == 0 || text == w.deadlock {
 		return
@@ -72,7 +72,7 @@ func (w *watchdog) checkDeadlock() {
 // is seen of several loops may not be of one moment, so only what is found twice is certain. It must be called on a
 // plain goroutine.
 func (rt *Runtime) DeadlockOf(name string) (waits string) {
-	all, found, _ := rt.findDeadlock(nil)
+	all, found, _ := rt.findDeadlock(nil, false)
 	if !slices.ContainsFunc(found, func(t *Task) bool { return all[t].info.Name == name }) {
 		return ""
 	}
@@ -81,11 +81,12 @@ func (rt *Runtime) DeadlockOf(name string) (waits string) {
 
 // findDeadlock finds
 //
-//   - tasks that wait for each other in a circle, or for a lock whose holder has ended;
-//   - if nothing is under way that could wake a task, locks whose holders wait for another
+//   - tasks that wait for each other in a circle; with ended also for a lock whose holder has ended, though another task
+//     could still unlock it;
+//   - if nothing is under way that could wake a task, locks whose holders have ended or wait for another
 //     task: only a new client, or a plain goroutine, could help;
 //   - if nothing could come at all, all tasks that are left.
-func (rt *Runtime) findDeadlock(stop <-chan struct{}) (all map[*Task]*waiting, found []*Task, why string) {
+func (rt *Runtime) findDeadlock(stop <-chan struct{}, ended bool) (all map[*Task]*waiting, found []*Task, why string) {
 	all, order := rt.describeWaits(stop)
 	listens, quiet := false, len(all) > 0
 	for _, t := range order {
@@ -95,14 +96,14 @@ func (rt *Runtime) findDeadlock(stop <-chan struct{}) (all map[*Task]*waiting, f
 	if quiet && !listens && !rt.canWake(stop) {
 		return all, order, "all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)"
 	}
-	certain, likely := stuckTasks(all, order, false), stuckTasks(all, order, true)
+	certain, likely := stuckTasks(all, order, ended, false), stuckTasks(all, order, true, true)
 	if quiet && len(likely) > len(certain) && !rt.timersOrOffloads(stop) {
-		return all, likely, "tasks wait for locks whose holders wait too, and nothing but new clients can come (a plain goroutine still could help)"
+		return all, likely, "tasks wait for locks whose holders wait too or have ended, and nothing but new clients can come (a plain goroutine still could help)"
 	}
 	return all, certain, holdUp
 }
 
-const holdUp = "tasks hold each other up for ever"
+const holdUp = "tasks hold each other up, or wait for a lock whose holder has ended (another task or goroutine still could unlock it)"
 
 // lookBusy looks for deadlocks while other tasks go on: tasks that wait for each other in a circle, or for a
 // lock whose holder has ended.
@@ -120,7 +121,7 @@ func (w *watchdog) lookBusy(now time.Time) {
 		return
 	}
 	all, order := w.rt.describeWaits(w.stop)
-	found := stuckTasks(all, order, false)
+	found := stuckTasks(all, order, true, false)
 	text := describe(found, all)
 	if len(found) > 0 && text == w.tangle && text != w.deadlock {
 		w.deadlock = text
@@ -213,21 +214,22 @@ func (t *Task) hasDeadline() bool {
 }
 
 // stuckTasks returns the tasks whose wait for a lock, or for the end of a task, leads from holder to holder in a
-// circle, or to a task that has ended; with idle also to a task that waits for something else that only tasks can do.
+// circle; with ended also to a task that has ended; with idle also to a task that waits for something else that only tasks
+// can do.
 // The tasks on the way are among them.
-func stuckTasks(all map[*Task]*waiting, order []*Task, idle bool) (stuck []*Task) {
+func stuckTasks(all map[*Task]*waiting, order []*Task, ended, idle bool) (stuck []*Task) {
 	found := make(map[*Task]bool)
 	for _, t := range order {
 		locked, last := false, false // a lock is on the way, and the last of it: by joining alone servers wait too
 		var way []*Task
 		for at := t; ; at = all[at].by {
 			w := all[at]
-			ended := w == nil && last // after a Join, it is about to return, or at has not begun
+			left := ended && w == nil && last // after a Join, it is about to return, or at has not begun
 			idles := idle && locked && w != nil && !w.held && w.ends == EndsByTasks
 			if idles {
 				way = append(way, at)
 			}
-			if ended || idles || len(way) > len(all) { // the last: a circle
+			if left || idles || len(way) > len(all) { // the last: a circle
 				for _, one := range way {
 					found[one] = true
 				}

@@ -140,6 +140,25 @@ func TestDeadlockOfAServer(t *testing.T) {
 	}
 }
 
+// A lock may be unlocked by another task than the one that locked it, which may have ended. As long as a task goes on, a
+// task that waits for the lock is not stuck for certain.
+func TestDeadlockOfALockHandedOver(t *testing.T) {
+	rt, _ := newSimRuntime(t, 2, false, holdLimit(-1))
+	var m Mutex
+	run(t, rt, m.Lock)
+	handed := make(chan *Waiter, 1)
+	goesOn := rt.Go(func() { w := Self(); handed <- w; w.Wait(ReasonSleep, anywhere{}) })
+	waitParked(t, rt, 1, ReasonSleep)
+	waits := testenv.Need(rt.Spawn(Options{Name: "main"}, m.Lock))(t)
+	waitParked(t, rt, 1, ReasonMutex)
+	testenv.Equal(t, rt.DeadlockOf("main"), "", "while another task sleeps")
+	(<-handed).Wake()
+	testenv.Check(t, goesOn.Join())
+	testenv.Contains(t, rt.DeadlockOf("main"), "task main #")
+	m.Unlock()
+	testenv.Check(t, waits.Join())
+}
+
 // TestDeadlockOfABusyRuntime is reported when it has been found twice.
 func TestDeadlockOfABusyRuntime(t *testing.T) {
 	log := make(testenv.Records, 100)
