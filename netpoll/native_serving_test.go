@@ -146,6 +146,24 @@ func TestTheEndOfTheRuntimeEndsWaitsOfGoroutines(t *testing.T) {
 	})
 }
 
+// The function given to ServeInline waits natively for another task of its loop: without detaching, for ever.
+func TestNativeWaitInServeInline(t *testing.T) {
+	native(t, engine.Config{}, func(t *testing.T, rt *engine.Runtime) {
+		ln := testenv.Need(netpoll.Listen("tcp", "127.0.0.1:0"))(t)
+		served := rt.Go(func() {
+			netpoll.ServeInline(ln, func(c *netpoll.Conn) {
+				getAway(engine.CurrentLoop())
+				c.Close()
+			})
+		})
+		for range 2 {
+			testenv.ErrorIs(t, testenv.Err(testenv.Dial(t, ln.Addr().String()).Read(make([]byte, 1))), io.EOF, "the connection is taken")
+		}
+		testenv.Check(t, ln.Close())
+		testenv.Check(t, served.Join())
+	})
+}
+
 // endWithHandler serves a client, closes the listener when that is done, and then the runtime: the handler must end.
 func endWithHandler(t *testing.T, client func(addr string), handler func(*netpoll.Conn)) {
 	native(t, engine.Config{Grace: 20 * time.Millisecond}, func(t *testing.T, rt *engine.Runtime) {

@@ -42,7 +42,21 @@ func Serve(ln *Listener, handler func(*Conn)) error {
 // loop of the connection, and that accepts no other before it has returned. A take that only calls OnReadable or
 // OnReadableAt needs no task for a connection that has not sent anything yet, and the first request of the connection
 // waits in the queue once: Serve's task would wait there before it.
-func ServeInline(ln *Listener, take func(*Conn)) error { return ln.serve(take, nil) }
+func ServeInline(ln *Listener, take func(*Conn)) error {
+	return ln.serve(func(c *Conn) { engine.Outside(callTake, taking{take, c}) }, nil)
+}
+
+// A taking is a call of the function given to ServeInline.
+type taking struct {
+	take func(*Conn)
+	c    *Conn
+}
+
+// callTake is for engine.Outside; there is no result.
+func callTake(t taking) struct{} {
+	t.take(t.c)
+	return struct{}{}
+}
 
 // serve accepts until ln is closed. If the calling task is cancelled, and sv is not nil, it drains.
 func (ln *Listener) serve(take func(*Conn), sv *serving) error {

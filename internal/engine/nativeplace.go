@@ -174,7 +174,7 @@ const (
 var callsOutNames = map[string]calling{
 	"internal/engine.(*worker).runTasks": callsForth, "internal/engine.Outside[": callsForth, "internal/engine.Call[": callsForth,
 	"internal/engine.CallPlain": callsForth, "internal/engine.(*Waiter).LockFirmly": callsForth, "internal/engine.(*PanicError).tell": callsForth,
-	"netpoll.callDial": callsForth, "internal/flow.run[": callsForth,
+	"netpoll.callDial": callsForth, "netpoll.callTake": callsForth, "internal/flow.run[": callsForth,
 	"knot.accept": callsForth, "knot/internal/tlsin.shake": callsForth, "knot/internal/nethttp.callHandler": callsForth,
 	"knot/internal/nethttp.callConnState": callsForth, "knot/internal/nethttp.callConnContext": callsForth,
 
