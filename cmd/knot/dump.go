@@ -17,7 +17,7 @@ const masked = "(masked)"
 // secrets are keys whose values may be secrets, by their tables: what requests show to get in, and what backends are sent.
 var secrets = []string{"site.access.headers", "site.access.cookies", "site.header.backend-set", "site.proxy.fastcgi.set", "site.proxy.sticky.secret"}
 
-// withPassword are flags whose values may be URLs with a password.
+// withPassword are flags whose values may be URLs with a password, or a token in the query.
 var withPassword = []string{"acme-ask", "acme-storage", "limits-redis", "tls-tickets"}
 
 // effective are the values of the flags, by name and with the type that the configuration file has them in.
@@ -45,6 +45,9 @@ func (set *settings) effective(flags *flag.FlagSet) map[string]any {
 		if strings.Contains(text, "://") && slices.Contains(withPassword, f.Name) {
 			u, err := url.Parse(text)
 			if text = masked; err == nil {
+				if f.Name == "acme-ask" && u.RawQuery != "" { // the query of any other is settings of Knot
+					u.RawQuery = "xxxxx"
+				}
 				text = u.Redacted()
 			}
 		}

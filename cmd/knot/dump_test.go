@@ -56,7 +56,7 @@ func TestDumpHasNoSecrets(t *testing.T) {
 	const secret = "hush-hush-hush-hush"
 	file := configFile(t, `acme = 'a.test'
 acme-storage = 'redis://:%[1]s@h:1'
-acme-ask = 'https://knot:%[1]s@ask/allowed'
+acme-ask = 'https://knot:%[1]s@ask/allowed?key=%[1]s'
 [[site]]
 [[site.access]]
 match = '/**'
@@ -84,7 +84,7 @@ sticky = { cookie = 'back', secret = %[1]q }
 	testenv.Equal(t, strings.Count(out.String(), masked), 5, "secrets that are masked")
 	testenv.Contains(t, out.String(), "plain")
 	testenv.Contains(t, out.String(), "acme-storage = 'redis://:xxxxx@h:1'")
-	testenv.Contains(t, out.String(), "acme-ask = 'https://knot:xxxxx@ask/allowed'")
+	testenv.Contains(t, out.String(), "acme-ask = 'https://knot:xxxxx@ask/allowed?xxxxx'")
 	testenv.Contains(t, out.String(), "cookie = 'back'")
 	testenv.Equal(t, checkCommand([]string{configFile(t, "%s", out.String())}, nil, &again, &errs), exitFailed, "a masked secret")
 	testenv.Contains(t, errs.String(), "secret")

@@ -3,6 +3,7 @@ package acme
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -53,7 +54,7 @@ func (d *demand) ask(ctx context.Context, name string) error {
 	}
 	resp, err := d.client.Do(req)
 	if err != nil {
-		return err
+		return fmt.Errorf("-acme-ask does not answer for %q: %w", name, errors.Unwrap(err)) // without the URL, which may have a token
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +44,13 @@ func TestDemandLimits(t *testing.T) {
 		d.slots <- struct{}{}
 	}
 	testenv.ErrorSays(t, try("b.test"), "certificates for 16 names are being got")
+}
+
+// TestAskFails: the error says what has failed, without the token of the URL.
+func TestAskFails(t *testing.T) {
+	d := newDemand("http://knot:hush@a.test/?key=hush")
+	d.client.Transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route") }}
+	testenv.Equal(t, fmt.Sprint(d.ask(t.Context(), "b.test")), `-acme-ask does not answer for "b.test": no route`)
 }
 
 // TestLog: warnings of certmagic are lines of ours, and of the same ones only some.
