@@ -36,12 +36,12 @@ func (rs *Rules) circle(i int, hosts []string, secure bool) string {
 func samplesOf(r *rule.Rule) (all []string) {
 	switch {
 	case r.Path != "":
-		return []string{r.Target(r.Path, nil, "")}
+		return []string{r.Target(r.Path, "", nil, "")}
 	case r.Pattern == "":
-		return []string{r.Target(r.Prefix+"/x", nil, "")}
+		return []string{r.Target(r.Prefix+"/x", "", nil, "")}
 	}
 	for _, sample := range samples {
-		all = append(all, r.Target("", slices.Repeat([]string{sample}, r.Groups()+1), ""))
+		all = append(all, r.Target("", "", slices.Repeat([]string{sample}, r.Groups()+1), ""))
 	}
 	return all
 }
@@ -62,7 +62,7 @@ func (rs *Rules) follow(host, to string, hosts []string, secure bool) (at string
 		if i < 0 {
 			return ""
 		}
-		at, to = to, rs.all[i].Target(u.Path, groups, "")
+		at, to = to, rs.all[i].Target(u.Path, "", groups, "")
 	}
 	return at
 }

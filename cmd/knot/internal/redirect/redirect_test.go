@@ -59,7 +59,7 @@ func TestTargets(t *testing.T) {
 	} {
 		got := ""
 		if i, groups := rs.Find(c.host, c.path); i >= 0 {
-			got = rs.all[i].Target(c.path, groups, c.query)
+			got = rs.all[i].Target(c.path, "", groups, c.query)
 		}
 		testenv.Equal(t, got, c.want, "%s%q", c.host, c.path)
 	}
@@ -145,7 +145,8 @@ func answers(t *testing.T, h knot.Handler, raw string) string {
 
 // TestHandle: the first rule answers, with its status; requests that none is for go on.
 func TestHandle(t *testing.T) {
-	rs, _ := New([]Config{{Path: "/a", To: "/b", Status: 308}, {Pattern: "^/(.*)long$", To: "/c?$1$1$1"}, {Host: "www.x.test", To: "http://x.test"}}, nil, true)
+	rs, _ := New([]Config{{Path: "/a", To: "/b", Status: 308}, {Pattern: "^/(.*)long$", To: "/c?$1$1$1"}, {Prefix: "/thumb", To: "/img"},
+		{Prefix: "/gone", To: "/"}, {Host: "www.x.test", To: "http://x.test"}}, nil, true)
 	h := func(x *knot.Ctx) error {
 		if answered, err := rs.Handle(x); answered {
 			return err
@@ -153,11 +154,25 @@ func TestHandle(t *testing.T) {
 		return knot.Status(404)
 	}
 	for raw, want := range map[string]string{
-		"GET /a?q=1 HTTP/1.1\r\nHost: h":                                 "308 /b?q=1",
-		"GET //a HTTP/1.1\r\nHost: h":                                    "308 /b",
-		"GET /x HTTP/1.1\r\nHost: h":                                     "404 ",
-		"GET //x/y HTTP/1.1\r\nHost: WWW.x.test.:80":                     "302 http://x.test/x/y",
-		"OPTIONS * HTTP/1.1\r\nHost: www.x.test":                         "404 ",
+		"GET /a?q=1 HTTP/1.1\r\nHost: h":             "308 /b?q=1",
+		"GET //a HTTP/1.1\r\nHost: h":                "308 /b",
+		"GET /x HTTP/1.1\r\nHost: h":                 "404 ",
+		"GET //x/y HTTP/1.1\r\nHost: WWW.x.test.:80": "302 http://x.test/x/y",
+		"OPTIONS * HTTP/1.1\r\nHost: www.x.test":     "404 ",
+		// What follows a prefix stays as it came.
+		"GET /thumb/https%3a%2F%2Fa.test%2Fx.png?w=1 HTTP/1.1\r\nHost: h": "302 /img/https%3a%2F%2Fa.test%2Fx.png?w=1",
+		"GET /x/a%2fb//c%2F HTTP/1.1\r\nHost: www.x.test":                 "302 http://x.test/x/a%2fb//c%2F",
+		"GET http://www.x.test/a%2Fb HTTP/1.1\r\nHost: www.x.test":        "302 http://x.test/a%2Fb",
+		// Not with segments of dots, or an escape in the prefix.
+		"GET /thumb/../thumb/a%2Fb HTTP/1.1\r\nHost: h":   "302 /img/a/b",
+		"GET /thumb/%2e/a%2Fb HTTP/1.1\r\nHost: h":        "302 /img/a/b",
+		"GET /thumb/..%2Fthumb/a%2Fb HTTP/1.1\r\nHost: h": "302 /img/a/b",
+		"GET /th%75mb/a%2Fb HTTP/1.1\r\nHost: h":          "302 /img/a/b",
+		"GET /thumb%2Fa%2Fb HTTP/1.1\r\nHost: h":          "302 /img/a/b",
+		// There is no other host in it.
+		"GET /gone//evil.test HTTP/1.1\r\nHost: h":                       "302 /evil.test",
+		"GET /gone/%5Cevil.test HTTP/1.1\r\nHost: h":                     "302 /%5Cevil.test",
+		"GET /gone/%2F%2Fevil.test HTTP/1.1\r\nHost: h":                  "302 /%2F%2Fevil.test",
 		"GET /" + strings.Repeat("x", 5000) + "long HTTP/1.1\r\nHost: h": "414 ",
 	} {
 		testenv.Equal(t, answers(t, h, raw), want, "%.100q", raw)

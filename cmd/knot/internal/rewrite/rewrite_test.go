@@ -1,7 +1,9 @@
 package rewrite
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -79,6 +81,25 @@ func TestTargets(t *testing.T) {
 		{"h", "/other?q", "/other?q"},
 	} {
 		testenv.Equal(t, served(t, c.host, c.target), c.want, "%s%s", c.host, c.target)
+	}
+}
+
+// TestEscapesStay: a backend gets what follows a prefix as it came.
+func TestEscapesStay(t *testing.T) {
+	rs, _ := New([]Config{{Prefix: "/thumb", To: "/img"}})
+	h := func(x *knot.Ctx) error {
+		to, err := rs.Target(x)
+		if err == nil {
+			err = x.Rewrite(to)
+		}
+		return errors.Join(err, x.SendString(200, "text/plain", x.Path()+" "+string(x.RawPath())))
+	}
+	for target, want := range map[string]string{
+		"/thumb/https%3A%2F%2Fa.test/x": "/img/https:/a.test/x /img/https%3A%2F%2Fa.test/x",
+		"/thumb/%2e%2e%2fthumb/a%2fb":   "/img/a/b /img/a/b",
+	} {
+		resp := knottest.Do(t, h, testenv.Need(http.NewRequest("GET", "http://h"+target, nil))(t))
+		testenv.Equal(t, string(testenv.Need(io.ReadAll(resp.Body))(t)), want, target)
 	}
 }
 

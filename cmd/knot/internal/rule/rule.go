@@ -198,8 +198,9 @@ func (r *Rule) matches(host, path string) (groups []string, ok bool) {
 	return nil, ok && (rest == "" || rest[0] == '/')
 }
 
-// Target is where a request for path is sent, that the rule matches.
-func (r *Rule) Target(path string, groups []string, query string) string {
+// Target is where a request for path is sent, that the rule matches. raw is the path with the escapes of the client; "": they are
+// not known.
+func (r *Rule) Target(path, raw string, groups []string, query string) string {
 	var to, asked strings.Builder
 	for _, p := range r.path {
 		if p.text != "" {
@@ -214,10 +215,7 @@ func (r *Rule) Target(path string, groups []string, query string) string {
 	}
 	end := to.String()
 	if r.re == nil && r.Path == "" {
-		end = strings.TrimSuffix(end, "/") + strings.TrimSuffix(escape(path[len(r.Prefix):]), "/")
-		if strings.HasSuffix(path, "/") || end == "" {
-			end += "/"
-		}
+		end = strings.TrimSuffix(end, "/") + r.rest(path, raw)
 	}
 	end = "/" + strings.TrimLeft(end, "/") // two slashes would begin the name of a host
 	for _, p := range r.query {
@@ -237,4 +235,18 @@ func (r *Rule) Target(path string, groups []string, query string) string {
 		end += "?" + asked.String()
 	}
 	return r.scheme + r.host + end + r.end
+}
+
+var slashes = regexp.MustCompile("/+")
+
+// rest is what follows the prefix in path. It is as in raw, where an escaped slash may mean something to the target, unless
+// raw has segments of dots, or bytes that a URL does not have.
+func (r *Rule) rest(path, raw string) string {
+	rest := path[len(r.Prefix):]
+	came := strings.TrimPrefix(raw, r.Prefix)
+	decoded, err := url.PathUnescape(came)
+	if err != nil || !strings.HasPrefix(came, "/") || slashes.ReplaceAllString(decoded, "/") != rest {
+		return escape(rest)
+	}
+	return (&url.URL{Path: decoded, RawPath: came}).EscapedPath()
 }

@@ -60,7 +60,7 @@ func (rs *Rules) TargetOf(x *knot.Ctx) (found int, to string) {
 	if i < 0 {
 		return -1, ""
 	}
-	return i, rs.all[i].Target(x.Path(), groups, x.Query())
+	return i, rs.all[i].Target(x.Path(), string(x.RawPath()), groups, x.Query())
 }
 
 // Escape is a decoded path as a URL has it. It begins with one slash: with two it would be the name of a host.

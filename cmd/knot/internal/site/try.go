@@ -123,14 +123,17 @@ func (s *Site) try(x *knot.Ctx) error {
 	return s.rewrite(x, s.Try.entries[len(looked)].target(asks, x.Query()))
 }
 
-// rewrite has the request served as target, if the Guards that are for that path let it pass too. It may park.
+// rewrite has the request served as target, if the Guards that are for that path, or for the one that a backend may see, let it
+// pass too. It may park.
 func (s *Site) rewrite(x *knot.Ctx, target string) error {
 	before := bytes.Clone(x.PathBytes())
 	if err := x.Rewrite(target); err != nil {
 		return err
 	}
+	other := OtherPath(x)
 	for _, g := range s.Guards {
-		if g.Find(x, x.PathBytes()) != g.Find(x, before) {
+		rule := g.Find(x, before)
+		if g.Find(x, x.PathBytes()) != rule || other != nil && g.Find(x, other) != rule {
 			return s.guard(x)
 		}
 	}

@@ -124,10 +124,11 @@ func TestGuardsOfRewrittenPaths(t *testing.T) {
 		guard, path string
 		want        int
 	}{
-		"the path that is asked for": {"/secret", "/secret/x", 403},
-		"the path that is served":    {"/hidden", "/to-hidden", 403},
-		"another":                    {"/other", "/to-hidden", 200},
-		"a rewrite that fails":       {"/other", "/broken", 414},
+		"the path that is asked for":   {"/secret", "/secret/x", 403},
+		"the path that is served":      {"/hidden", "/to-hidden", 403},
+		"the path that a backend sees": {"/hidden/a%2Fb", "/slash", 403},
+		"another":                      {"/other", "/to-hidden", 200},
+		"a rewrite that fails":         {"/other", "/broken", 414},
 	} {
 		s := &Site{Files: files, Guards: []Guard{pathGuard(c.guard)}, Rewrite: func(x *knot.Ctx) (string, error) {
 			switch x.Path() {
@@ -135,6 +136,8 @@ func TestGuardsOfRewrittenPaths(t *testing.T) {
 				return "", knot.Status(414)
 			case "/secret/x", "/to-hidden":
 				return "/hidden/x", nil
+			case "/slash":
+				return "/hidden/a%2Fb", nil
 			}
 			return "", errors.New(x.Path())
 		}}
