@@ -92,6 +92,7 @@ type requestFacts struct {
 	rewritten  *rewritten
 	began      time.Duration // since clock.base: when the request was complete, if log or statistics need it; else 0
 	turnedAway bool          // the request was refused before its handler
+	prepared   bool          // see inner.Prepare
 	pace       pace.Pace
 }
 

@@ -85,6 +85,13 @@ func (i *inner) KeepHeader(name, value string) {
 	i.resp.kept = append(i.resp.kept, i.resp.fields[from:]...)
 }
 
+// Prepare reports whether it is called for the first time for the request: then a site prepares the response.
+func (i *inner) Prepare() (first bool) {
+	first = !i.prepared
+	i.prepared = true
+	return first
+}
+
 // PassHeader has a proxy that the request goes to send a line with this value in place of all lines with the name, in any case,
 // that the client has sent; "": none. The client's lines are gone from the header of the request at once, so that no handler
 // takes them for the server's word, and a proxy passes none on from the trailer. The client's Connection has no power over

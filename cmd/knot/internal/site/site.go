@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/capriccio-go/capriccio/internal/contenttype"
+	"github.com/capriccio-go/capriccio/internal/ownctx"
 	"github.com/capriccio-go/capriccio/knot"
 )
 
@@ -14,8 +15,8 @@ import (
 type Site struct {
 	// Files are what it serves. Give them FileHeaders(Headers) as FilesConfig.Header. nil: there are none.
 	Files *knot.Files
-	// Prepare are called first for each request, or by ErrorPage for a request that is refused before it gets here. They may be
-	// called twice, and must not park.
+	// Prepare are called first for each request, or by ErrorPage for a request that is refused before it gets here. They must
+	// not park.
 	Prepare []func(x *knot.Ctx)
 	// Around is called with each request and the rest of the handling, which it is to call; nil: that is called at once.
 	Around func(x *knot.Ctx, rest knot.Handler) error
@@ -93,7 +94,6 @@ func (s *Site) Handle(x *knot.Ctx) error {
 
 func (s *Site) handle(x *knot.Ctx) error {
 	s.prepare(x)
-	addAlways(x, s.Headers)
 	err := s.serve(x)
 	var status knot.Status
 	if !errors.As(err, &status) || status < 400 || x.ResponseBegun() {
@@ -181,10 +181,15 @@ func namesAsset(path string) bool {
 	return true
 }
 
+// prepare has the site's lines on the response, once for a request: later its path may be that of a rewrite.
 func (s *Site) prepare(x *knot.Ctx) {
+	if !ownctx.Of(x).(interface{ Prepare() (first bool) }).Prepare() {
+		return
+	}
 	for _, prepare := range s.Prepare {
 		prepare(x)
 	}
+	addAlways(x, s.Headers)
 }
 
 // ErrorPage is Server.ErrorPage for this site.

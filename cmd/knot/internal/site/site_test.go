@@ -250,6 +250,36 @@ func TestAlways(t *testing.T) {
 	}
 }
 
+// TestPrepared: the response to a request gets the lines of the site once, by the path that the client asks for, also if it is
+// refused before a handler sees it.
+func TestPrepared(t *testing.T) {
+	rule := func(match, name string) HeaderRule {
+		return HeaderRule{Match: pattern(t, match), Always: true, Set: []knot.Header{{Name: name, Value: "1"}}}
+	}
+	var paths testenv.Buffer
+	s := &Site{
+		Headers: []HeaderRule{rule("/**", "X-All"), rule("/new", "X-New")},
+		Prepare: []func(*knot.Ctx){func(x *knot.Ctx) { fmt.Fprintln(&paths, x.Path()) }},
+		Rewrite: func(*knot.Ctx) (string, error) { return "/new", nil },
+		Routes:  []Route{{Match: pattern(t, "/new"), Handler: func(*knot.Ctx) error { return knot.Status(502) }}},
+	}
+	addr := serve(t, only(s), func(s *knot.Server) {
+		s.TimeoutHeader, s.Trust = "X-Timeout", testenv.Need(knot.ParseTrust("127.0.0.1"))(t)
+	})
+	for _, c := range []struct {
+		method, target, line string
+		status               int
+	}{
+		{"GET", "/late", "X-Timeout: 0", 503},
+		{"GET", "/fails", "X-None: 1", 502},
+		{"CONNECT", "/tunnel", "X-None: 1", 501},
+	} {
+		a := ask(t, addr, c.method, c.target, c.line)
+		testenv.Equal(t, fmt.Sprint(a.status, a.header["X-All"], a.header["X-New"]), fmt.Sprint(c.status, []string{"1"}, []string(nil)), c.target)
+	}
+	testenv.Equal(t, paths.String(), "/late\n/fails\n/tunnel\n", "paths of requests that were prepared")
+}
+
 // TestOptionsOfTheServer: OPTIONS * is answered by a site that has nothing but a proxy, too.
 func TestOptionsOfTheServer(t *testing.T) {
 	proxy := Route{Match: pattern(t, "/**"), Handler: func(x *knot.Ctx) error { return knot.Status(502) }}
