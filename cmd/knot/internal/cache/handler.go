@@ -20,6 +20,7 @@ type ask struct {
 	x    *knot.Ctx
 	next knot.Handler
 	target
+	trust      knot.Trust
 	control    rfc.Control
 	authorized bool
 	cookies    bool
@@ -45,7 +46,7 @@ func (c *Cache) handle(x *knot.Ctx, next knot.Handler, trust knot.Trust, bypasse
 		c.counts.passed.Add(1)
 		return next(x)
 	}
-	a := ask{c: c, x: x, next: next, target: t, control: none, head: method == "HEAD"}
+	a := ask{c: c, x: x, next: next, target: t, trust: trust, control: none, head: method == "HEAD"}
 	if c.obeys {
 		if text := a.list("cache-control"); text != "" {
 			a.control = rfc.ParseControl(text)
@@ -198,7 +199,7 @@ func (a *ask) begin(f *flight) {
 		also = f.old.Validators()
 	}
 	var head []byte
-	head, f.req = a.request(a.x, also)
+	head, f.req = a.request(a.x, a.trust, also)
 	f.req.NoStore = a.control.NoStore
 	next, rewritten := a.next, a.rewritten
 	handler := next

@@ -247,6 +247,38 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestForwarded: of the line Forwarded of a trusted peer the address of the client reaches the backend, and no more.
+func TestForwarded(t *testing.T) {
+	trust := testenv.Need(knot.ParseTrust("127.0.0.1"))(t)
+	for _, c := range []struct {
+		trust       knot.Trust
+		lines       []string
+		line, found string
+	}{
+		{trust, []string{"Forwarded: for=198.51.100.1;host=evil", "Forwarded: for=192.0.2.1;host=evil;proto=evil"}, "forwarded: for=192.0.2.1\n", "192.0.2.1"},
+		{trust, []string{`Forwarded: for="[2001:db8::1]:4711";host=evil`}, "forwarded: for=\"[2001:db8::1]\"\n", "2001:db8::1"},
+		{trust, []string{"Forwarded: for=_evil"}, "forwarded: for=127.0.0.1\n", "127.0.0.1"},
+		{trust, []string{"X-Forwarded-For: 192.0.2.1"}, "", "192.0.2.1"},
+		{knot.Trust{}, []string{"Forwarded: for=192.0.2.1;host=evil"}, "", "127.0.0.1"},
+	} {
+		r := newRig(t, Config{})
+		r.addr = serve(t, Set{r.cache}.Before(r.handle, c.trust, isCanary))
+		r.says(func(x *knot.Ctx) error {
+			x.TrustPeers(c.trust)
+			x.AddHeader("Cache-Control", "max-age=60")
+			return x.SendString(200, "", x.ClientAddr().String())
+		})
+		testenv.Equal(t, r.want("fwd=miss; stored", 1, c.lines...).body, c.found, "%q", c.lines)
+		_, line, found := strings.Cut(r.request(), "\nforwarded: ")
+		testenv.Equal(t, found, c.line != "", "%q", c.lines)
+		testenv.Equal(t, strings.Contains(r.request(), "evil"), false, "%q", c.lines)
+		if found {
+			testenv.Equal(t, "forwarded: "+line, c.line, "%q", c.lines)
+		}
+		r.want("hit", 1, "Forwarded: for=192.0.2.2")
+	}
+}
+
 // TestRewritten: what rules make one path of stays apart, and reaches the backend rewritten and as it came.
 func TestRewritten(t *testing.T) {
 	r := newRig(t, Config{IgnoreQuery: []string{"utm_*"}})

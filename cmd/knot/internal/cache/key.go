@@ -257,7 +257,7 @@ func goesOn(name []byte) bool {
 }
 
 // request is the request to the backend: its text, and what package rfc goes by. also are lines of the cache.
-func (t *target) request(x *knot.Ctx, also []rfc.Field) (head []byte, req rfc.Request) {
+func (t *target) request(x *knot.Ctx, trust knot.Trust, also []rfc.Field) (head []byte, req rfc.Request) {
 	req.Method = "GET"
 	x.EachHeader(func(name, value []byte) bool {
 		if goesOn(name) {
@@ -282,6 +282,14 @@ func (t *target) request(x *knot.Ctx, also []rfc.Field) (head []byte, req rfc.Re
 	if x.HeaderBytes("x-forwarded-proto") != nil { // it counts only if the peer is trusted
 		scheme, _, _ := strings.Cut(string(t.key), ":")
 		line("X-Forwarded-Proto", scheme)
+	}
+	if x.HeaderBytes("forwarded") != nil && x.TrustPeers(trust) { // of it only the address: host and proto are not in the key
+		switch addr := x.ClientAddr(); {
+		case addr.Is4():
+			line("Forwarded", "for="+addr.String())
+		case addr.IsValid():
+			line("Forwarded", `for="[`+addr.String()+`]"`)
+		}
 	}
 	return append(head, "\r\n"...), req
 }
