@@ -45,15 +45,31 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// said is what a file says of its entry.
+// said is what a file says of its entry. Its texts are bytes: JSON would change a string that is not UTF-8.
 type said struct {
-	Key       string      `json:"key"`
+	Key       []byte      `json:"key"`
 	Status    int         `json:"status"`
-	Header    []rfc.Field `json:"header"`
-	Vary      []rfc.Field `json:"vary,omitempty"`
+	Header    []saidField `json:"header"`
+	Vary      []saidField `json:"vary,omitempty"`
 	Defaults  bool        `json:"defaults,omitempty"`
 	Requested time.Time   `json:"requested"`
 	Received  time.Time   `json:"received"`
+}
+
+type saidField struct{ Name, Value []byte }
+
+func toSaid(fields []rfc.Field) (said []saidField) {
+	for _, f := range fields {
+		said = append(said, saidField{[]byte(f.Name), []byte(f.Value)})
+	}
+	return said
+}
+
+func fromSaid(said []saidField) (fields []rfc.Field) {
+	for _, f := range said {
+		fields = append(fields, rfc.Field{Name: string(f.Name), Value: string(f.Value)})
+	}
+	return fields
 }
 
 var errFile = errors.New("it is no file of the cache, or was changed")
@@ -85,7 +101,7 @@ func nameOf(e *entry) string {
 
 // encode is the file for e.
 func encode(e *entry, body []byte) ([]byte, error) {
-	meta, err := json.Marshal(said{e.key, e.Status, e.Header, e.Key, e.Defaults, e.Requested, e.Received})
+	meta, err := json.Marshal(said{[]byte(e.key), e.Status, toSaid(e.Header), toSaid(e.Key), e.Defaults, e.Requested, e.Received})
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +133,11 @@ func decode(r io.Reader, size int64, rules *rfc.Rules) (e *entry, sum uint32, er
 		return nil, 0, errFile
 	}
 	var it said
-	if json.Unmarshal(meta, &it) != nil || it.Status < 200 || it.Status > 599 || it.Key == "" {
+	if json.Unmarshal(meta, &it) != nil || it.Status < 200 || it.Status > 599 || len(it.Key) == 0 {
 		return nil, 0, errFile
 	}
-	stored := rfc.Restore(rfc.Response{Status: it.Status, Header: it.Header, Requested: it.Requested, Received: it.Received}, it.Vary, it.Defaults, rules)
-	e = newEntry(it.Key, stored, nil)
+	stored := rfc.Restore(rfc.Response{Status: it.Status, Header: fromSaid(it.Header), Requested: it.Requested, Received: it.Received}, fromSaid(it.Vary), it.Defaults, rules)
+	e = newEntry(string(it.Key), stored, nil)
 	e.body, e.size, e.cost = nil, int64(body), e.cost+int64(body)
 	return e, binary.LittleEndian.Uint32(numbers[16:]), nil
 }

@@ -58,13 +58,16 @@ func TestRestart(t *testing.T) {
 	change := func(path string, fn func(text []byte) []byte) {
 		for _, name := range filesOf(t, folder) {
 			text := testenv.Need(os.ReadFile(name))(t)
-			if bytes.Contains(text, []byte(`"http://site.test`+path+`"`)) {
+			e, _, err := decode(bytes.NewReader(text), int64(len(text)), &rfc.Rules{})
+			if err == nil && e.key == "http://site.test"+path {
 				testenv.Must(t, os.WriteFile(name, fn(text), 0o600))
 			}
 		}
 	}
 	change("/torn", func(text []byte) []byte { return text[:len(text)-1] })
-	change("/changed", func(text []byte) []byte { return bytes.Replace(text, []byte("max-age=60"), []byte("max-age=99"), 1) })
+	change("/changed", func(text []byte) []byte {
+		return bytes.Replace(text, []byte(`"status":200`), []byte(`"status":404`), 1)
+	})
 	change("/body", func(text []byte) []byte { text[len(text)-9]++; return text })
 	change("/empty", func([]byte) []byte { return nil })
 	testenv.Must(t, os.WriteFile(filepath.Join(folder, "other.txt"), nil, 0o600))
@@ -293,14 +296,24 @@ func TestNoFolder(t *testing.T) {
 	testenv.Fails(t, c.Start())
 }
 
-// TestLargeHeads: an entry whose header is too large for a file is refused with its size; JSON takes six bytes for each "<".
+// TestLargeHeads: an entry whose header is too large for a file is refused with its size.
 func TestLargeHeads(t *testing.T) {
-	stored := rfc.Restore(rfc.Response{Status: 200, Header: rfc.Header{{Name: "A", Value: strings.Repeat("<", maxSaid/6)}}, Requested: epoch, Received: epoch}, nil, true, &rfc.Rules{})
+	stored := rfc.Restore(rfc.Response{Status: 200, Header: rfc.Header{{Name: "A", Value: strings.Repeat("x", maxSaid)}}, Requested: epoch, Received: epoch}, nil, true, &rfc.Rules{})
 	_, err := encode(newEntry("http://h/", stored, nil), nil)
 	testenv.ErrorSays(t, err, "bytes in the file; want at most 262144")
 	if strings.Contains(err.Error(), "%!") {
 		t.Error(err)
 	}
+}
+
+// TestBytesInFiles: texts that are not UTF-8 come back from a file as they were.
+func TestBytesInFiles(t *testing.T) {
+	header, vary := rfc.Header{{Name: "ETag", Value: "\"\xe9\""}}, []rfc.Field{{Name: "accept", Value: "\xff"}}
+	stored := rfc.Restore(rfc.Response{Status: 200, Header: header, Requested: epoch, Received: epoch}, vary, false, &rfc.Rules{})
+	text := testenv.Need(encode(newEntry("http://h/\xe9", stored, nil), nil))(t)
+	e, _, err := decode(bytes.NewReader(text), int64(len(text)), &rfc.Rules{})
+	testenv.Must(t, err)
+	testenv.Equal(t, fmt.Sprintf("%q %q %q", e.key, e.Header, e.Key), fmt.Sprintf("%q %q %q", "http://h/\xe9", header, vary))
 }
 
 // FuzzEntry: whatever a file has, reading it fails or gives an entry that is written again as it was.
