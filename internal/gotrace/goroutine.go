@@ -190,6 +190,7 @@ func (m *model) appear(e *trace.Event, st *trace.StateTransition, id trace.GoID,
 	g := m.all.add(id)
 	g.born, g.proc = m.first, trace.NoProc
 	if from == trace.GoNotExist {
+		m.beginHandler(e)
 		g.start = m.started(st.Stack, true)
 		g.start.Created++
 		g.born = m.now
@@ -245,6 +246,9 @@ func (m *model) block(g *goroutine, st *trace.StateTransition, e *trace.Event) {
 		g.folded = true
 		g.set(trace.GoWaiting, m.now)
 		return
+	}
+	if g.hasReplied(at) {
+		m.reply(g, e, st.Stack)
 	}
 	m.arrive(g, at, e.Proc(), m.now)
 	g.timed = true
@@ -383,10 +387,10 @@ func (m *model) passBy(g *goroutine, n *node, p trace.ProcID) {
 	g.since = m.now
 }
 
-// reply cuts the step where net/http sends the last part of a response.
+// reply cuts the step where net/http sends the last part of a response, or where the handler is found to have sent it.
 func (m *model) reply(g *goroutine, e *trace.Event, stack trace.Stack) {
 	n := m.node(g.at, responseReason, "", stack)
-	if g.at != n { // not a second write of the same response
+	if g.at != n || g.req.state == requestOpen { // not a second write of the same response
 		m.passBy(g, n, e.Proc())
 		m.endRequest(g)
 		m.begin(g, m.now, requestNext)

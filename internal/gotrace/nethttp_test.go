@@ -5,13 +5,20 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphview/lint"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // asked is the load of the tests below: requests of several clients at a time, whose responses do not fit into a buffer.
@@ -84,6 +91,51 @@ func TestFindingsOfAServer(t *testing.T) {
 			}
 		}
 		testenv.Equal(t, left, !read, "a finding says that responses are not read, where they are read: %v;", read)
+	}
+}
+
+// TestRequestsOfFiles: requests count whose responses net/http sends past its buffer: files, large pieces, and those that a proxy copies.
+// For each of them, the handler waits once.
+func TestRequestsOfFiles(t *testing.T) {
+	const requests = 100
+	path := filepath.Join(t.TempDir(), "page")
+	large := bytes.Repeat([]byte("x"), 64<<10)
+	testenv.Must(t, os.WriteFile(path, large, 0o600))
+	serve := func(answer http.HandlerFunc) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Microsecond) // a wait
+			answer(w, r)
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	files := serve(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, path) })
+	pieces := serve(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(large)))
+		w.Write(large)
+	})
+	proxy := serve(httputil.NewSingleHostReverseProxy(testenv.Need(url.Parse(pieces.URL))(t)).ServeHTTP)
+	for name, c := range map[string]struct {
+		server *httptest.Server
+		each   uint64 // requests for one of a client
+	}{"files": {files, 1}, "large pieces": {pieces, 1}, "a proxy": {proxy, 2}} {
+		client := c.server.Client()
+		s := traced(t, func() {
+			for range requests {
+				ask(t, client, c.server.URL, true).Close()
+			}
+		})
+		client.CloseIdleConnections()
+		spans := uint64(0)
+		for _, sp := range s.Spans {
+			if sp.Kind == "request" {
+				spans += sp.Times.Count
+			}
+		}
+		// The last of a connection may end after the trace.
+		testenv.AtLeast(t, spans, c.each*requests*95/100, "%s: requests", name)
+		testenv.AtLeast(t, words.Requests(s), spans, "%s: responses", name)
+		testenv.AtMost(t, words.Requests(s), c.each*requests, "%s: responses", name)
 	}
 }
 

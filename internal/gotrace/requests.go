@@ -14,13 +14,15 @@ import (
 )
 
 // A request of net/http begins when its first bytes wake the goroutine of the connection, and ends when the last part
-// of the response is written. A request of HTTP/2 is as long as its goroutine.
+// of the response is written. If the handler writes that itself, the request ends when the handler has returned, or at the latest
+// when the next handler begins. A request of HTTP/2 is as long as its goroutine.
 //
 //	none ─▶ open ─▶ (response) ─▶ next ─▶ open …
 //
-// After a response, the next request may be there already, so that nothing waits for it: whether it is shows in a wait of a handler.
+// After a response, the next request may be there already, so that nothing waits for it: whether it is shows when a handler begins or waits.
 type request struct {
 	state   requestState
+	handled bool // its handler has begun
 	earlier bool // it began before the trace
 	begun   trace.Time
 	route   *place // the function that handles it; nil: not known yet
@@ -171,11 +173,43 @@ func (m *model) visit(g *goroutine, n *node, until trace.Time) {
 			m.begin(g, began, requestOpen)
 			m.addTrail(g, pieceStep, until, 0, nil)
 		}
-		g.req.state = requestOpen
+		g.req.state, g.req.handled = requestOpen, true
 		if n.routeDepth > g.req.depth {
 			g.req.route, g.req.depth = n.route, n.routeDepth
 		}
 	}
+}
+
+// hasReplied reports whether the handler of g has sent all of the response itself, past the buffer of net/http, which then has nothing left
+// to write: g comes to wait for the end of the read that net/http does meanwhile, or for the next request.
+func (g *goroutine) hasReplied(n *node) bool {
+	return g.req.state == requestOpen && (n.role == roleReply && n.Reason == "cond" || n.role == roleIdle && g.req.handled)
+}
+
+// beginHandler notes that a handler begins, if e creates the goroutine by which net/http reads the connection meanwhile. The response
+// before has been sent then.
+func (m *model) beginHandler(e *trace.Event) {
+	g := m.all.get(e.Goroutine())
+	if g == nil || g.req.state == requestNone || !precedesHandler(e.Stack()) {
+		return
+	}
+	if g.req.state == requestOpen && g.req.handled {
+		m.reply(g, e, e.Stack())
+	}
+	g.req.state, g.req.handled = requestOpen, true
+}
+
+// precedesHandler reports whether net/http begins to read the connection before it calls the handler. If the request has a body, the
+// handler does so when it has read that.
+func precedesHandler(of trace.Stack) bool {
+	called := ""
+	for f := range of.Frames() {
+		if called == "net/http.(*connReader).startBackgroundRead" {
+			return f.Func == serveFunction
+		}
+		called = f.Func
+	}
+	return false
 }
 
 // woken notes that a wait of g at its node is over.
@@ -192,7 +226,7 @@ func (m *model) woken(g *goroutine) {
 func (m *model) found(g *goroutine) {
 	if g.at.role == roleHandler {
 		m.begin(g, m.first, requestOpen)
-		g.req.earlier, g.req.route, g.req.depth = true, g.at.route, g.at.routeDepth
+		g.req.handled, g.req.earlier, g.req.route, g.req.depth = true, true, g.at.route, g.at.routeDepth
 	}
 }
 

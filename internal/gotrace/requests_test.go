@@ -11,6 +11,7 @@ import (
 	"github.com/capriccio-go/capriccio/internal/bgraph"
 	"github.com/capriccio-go/capriccio/internal/graphlimits"
 	"github.com/capriccio-go/capriccio/internal/testenv"
+	"github.com/capriccio-go/capriccio/internal/words"
 )
 
 // The stack of a connection of net/http, innermost function first: below serve, below a handler, and at the end of a response.
@@ -24,6 +25,11 @@ func handlerStack(functions ...string) trace.Stack {
 
 func replyStack() trace.Stack {
 	return stackOf("syscall.write", "internal/poll.(*FD).Write", replyFunction, serveFunction)
+}
+
+// repliedStack is where a connection waits after a response.
+func repliedStack() trace.Stack {
+	return stackOf("sync.runtime_notifyListWait", "sync.(*Cond).Wait", "net/http.(*connReader).abortPendingRead", replyFunction, serveFunction)
 }
 
 // A requestStream is a stream with goroutine 1, that serves a connection, and 2, a worker.
@@ -163,6 +169,54 @@ func TestWakerOfAWaitGroup(t *testing.T) {
 			t.Errorf("%s: ended by %+v; want %s", c.name, wait.Wakers, c.want)
 		}
 	}
+}
+
+// TestResponsesPastTheBuffer: a response that the handler has sent itself counts, as one that net/http sends after the handler does, and
+// neither counts twice.
+func TestResponsesPastTheBuffer(t *testing.T) {
+	s := newRequestStream(t)
+	replied := func() {
+		s.block(1, "sync", repliedStack())
+		s.wake(1, none, 1, trace.NoStack)
+	}
+	handle := func() {
+		s.block(1, "sleep", handlerStack("time.Sleep", "main.getUser"))
+		s.wake(10, none, 1, trace.NoStack)
+	}
+	begin := func() {
+		s.now++
+		s.change(s.now, 1, 3, trace.GoNotExist, trace.GoRunnable, "", stackOf("net/http.(*connReader).startBackgroundRead", serveFunction))
+		s.change(s.now, 3, 3, trace.GoRunning, trace.GoNotExist, "", trace.NoStack)
+	}
+	s.wake(1, none, 1, trace.NoStack)
+	begin()
+	handle()
+	replied()
+	begin() // of a request that was there already, as are the next three
+	begin()
+	replied()
+	begin()
+	handle()
+	begin()
+	handle()
+	s.block(1, "network", idleStack())
+	s.wake(1, none, 1, trace.NoStack)
+	replied()
+	s.block(1, "network", idleStack())
+	s.wake(1, none, 1, trace.NoStack)
+	handle()
+	s.change(s.now, 1, 1, trace.GoRunning, trace.GoSyscall, "", replyStack())
+	s.change(s.now, 1, 1, trace.GoSyscall, trace.GoRunning, "", trace.NoStack)
+	replied()
+	s.block(1, "network", idleStack())
+	got := s.m.snapshot()
+	testenv.Must(t, got.Validate())
+	testenv.Equal(t, words.Requests(got), 7, "requests")
+	spans := map[string]uint64{}
+	for _, sp := range got.Spans {
+		spans[sp.Name] += sp.Times.Count
+	}
+	testenv.Equal(t, fmt.Sprint(spans), fmt.Sprint(map[string]uint64{"main.getUser": 4, noRoute: 3}), "requests by handler")
 }
 
 // TestSlowestRequests: of many requests the slowest are kept, and one that has not ended, or had begun before the trace, counts.

@@ -92,8 +92,13 @@ func (m *model) node(from *node, reason, label string, of trace.Stack) *node {
 	kind := refine(reason, frames)
 	frames = trim(frames)
 	if kind == responseReason {
-		if i := slices.IndexFunc(frames, func(f bgraph.Frame) bool { return f.Function == replyFunction }); i > 0 {
+		index := func(function string) int {
+			return slices.IndexFunc(frames, func(f bgraph.Frame) bool { return f.Function == function })
+		}
+		if i := index(replyFunction); i >= 0 {
 			frames = frames[i:] // however it was written
+		} else if i := index(serveFunction); i >= 0 { // the handler has written it
+			frames = append([]bgraph.Frame{{Function: replyFunction, File: frames[i].File}}, frames[i:]...)
 		}
 	}
 	k := keyOf(kind, label, frames)
