@@ -316,7 +316,7 @@ func (t *translation) location(s *server, l *location, root string, out *tables)
 				out.bodies = append(out.bodies, b)
 			}
 		}
-		for _, d := range l.own("internal") { // before rules that let some clients pass
+		for _, d := range l.all(&s.level, "internal") { // before rules that let some clients pass
 			t.use(d)
 			out.access = append(out.access, denials(l.patterns, "404", "")...)
 		}
