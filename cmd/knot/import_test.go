@@ -209,6 +209,9 @@ func TestImportedConfigurationsAnswerAsNginxDoes(t *testing.T) {
 			{"x.test", "/in/a.htm", nil}, {"x.test", "/in/open/a.htm", nil}, {"x.test", "/in/open/not/a.htm", nil}, {"x.test", "/in/open/not/this/a.htm", nil}, {"x.test", "/in/open/not/this/b/a.htm", nil}, {"x.test", "/a.htm", nil},
 			{"x.test", "/in/open/not/a.png", nil}, {"x.test", "/in/open/not/c/a.htm", nil}, {"x.test", "/in/open/files/a.png", nil}, {"x.test", "/in/open/files/a.htm", nil},
 		}},
+		{"dots", []string{"a.txt", ".well-known/a.txt"}, []comparedRequest{
+			{"x.test", "/a.txt", nil}, {"x.test", "/.well-known/a.txt", nil}, {"x.test", "/.git/a", nil},
+		}},
 		{"api", nil, []comparedRequest{
 			{"api.example.org", "/v1/users?x", []string{"X-Api", "X-Powered-By"}}, {"api.example.org", "/uploads", []string{"X-Powered-By"}}, {"api.example.org", "/health", nil},
 		}},

@@ -354,7 +354,7 @@ func (t *translation) rules(s *server, in, until *level, l *location, proxied bo
 // escapes reports whether nginx takes l, which has no rules of access, for paths that rules of a less exact location are for
 // in Knot. An expression escapes the rules of location / and of the locations that it is written in alone.
 func (t *translation) escapes(s *server, l *location) bool {
-	if l.restricts() {
+	if l.restricts() || l.hidesDots() {
 		return false
 	}
 	found, lesser := false, s.locations[slices.Index(s.locations, l)+1:]
