@@ -117,7 +117,7 @@ type Scope struct {
 	shields bool   // of a Shield: what is further out does not count; fixed
 }
 
-// HoldScope returns the scope of tasks that the end of ctx cancels, for Options, nil if ctx is none, see newScope. It
+// HoldScope returns the scope of tasks that the end of ctx cancels, for Options, nil if ctx can never end. It
 // watches ctx, even without tasks, until Release.
 func HoldScope(ctx context.Context) *Scope {
 	s := newScope(ctx)
@@ -127,10 +127,9 @@ func HoldScope(ctx context.Context) *Scope {
 	return s
 }
 
-// newScope returns nil if ctx is nil or empty: tasks need no scope for it. Another context that can never end may have
-// values.
+// newScope returns nil if ctx can never end.
 func newScope(ctx context.Context) *Scope {
-	if ctx == nil || ctx == context.Background() || ctx == context.TODO() {
+	if ctx == nil || ctx.Done() == nil {
 		return nil
 	}
 	return &Scope{ctx: ctx}

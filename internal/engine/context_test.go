@@ -72,35 +72,6 @@ func TestContextFollowsTheScope(t *testing.T) {
 	run(t, rt, func() { testenv.Equal(t, Context(), rt.Context(), "the runtime's, without a scope") })
 }
 
-// A context that never ends has its values in the tasks that belong to it.
-func TestValuesOfAContextWithoutEnd(t *testing.T) {
-	rt := newRuntime(t, 1)
-	outer, cancel := context.WithCancel(context.WithValue(context.Background(), outerKey{}, 1))
-	values := func(want int) func() {
-		return func() { testenv.Equal(t, Context().Value(outerKey{}), any(want), "the value") }
-	}
-	GoWith(Options{Context: outer}, func() {
-		cancel()
-		kept := GoWith(Options{Context: context.WithoutCancel(outer)}, func() {
-			testenv.Check(t, Err(), "in a task that outlives the context of its spawner")
-			values(1)()
-			testenv.Check(t, Go(values(1)).Join(), "its child")
-			Under(context.WithValue(context.Background(), outerKey{}, 2), func() error {
-				values(2)()
-				return Go(values(2)).Join()
-			})
-		})
-		Under(context.WithValue(context.Background(), outerKey{}, 3), func() error {
-			testenv.Fails(t, Err(), "the outer context has ended")
-			return nil
-		})
-		for kept.Join() != nil { // cancelled: returns at once until kept has ended
-			Yield()
-		}
-	}).Join()
-	testenv.Until(t, "the end", func() bool { return len(rt.Tasks()) == 0 })
-}
-
 func TestAwait(t *testing.T) {
 	rt := newRuntime(t, 1)
 	cause := errors.New("cause")
