@@ -172,7 +172,7 @@ func servePage(set *settings, sur *surroundings, what string, fn func(net.Listen
 		return err
 	}
 	fmt.Fprintf(sur.stdout, "the graph of %s is on http://%s\nstop with Ctrl-C\n", what, ln.Addr())
-	return fn(ln, web.Options{Interval: set.interval, Timeout: set.timeout + time.Second, Focus: set.focus, Ignore: set.ignore})
+	return fn(ln, web.Options{Interval: set.interval, Timeout: mostPlaces*set.timeout + time.Second, Focus: set.focus, Ignore: set.ignore})
 }
 
 // isURL reports whether an answer may be a trace, which costs the program something.

@@ -28,21 +28,35 @@ func probe(ctx context.Context, pid int, onlyLoopback bool, sur *surroundings, t
 	if len(addrs) == 0 {
 		return nil, fmt.Errorf("process %d listens on no loopback address", pid)
 	}
-	var almost error // there may be more to it
-	for _, addr := range addrs[:min(len(addrs), mostProbed)] {
-		u := &url.URL{Scheme: "http", Host: addr, Path: profilePath}
-		src := newURLSource(u, sur, &settings{timeout: timeout})
-		src.transport.Proxy, src.transport.DisableKeepAlives = nil, true
-		src.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		err := src.findTraces(ctx, u)
-		switch {
-		case err == nil:
-			return u, nil
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case almost == nil && mayHaveProfiles(err):
-			almost = fmt.Errorf("process %d, at %s: %w", pid, addr, err)
+	probing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		at  *url.URL
+		err error
+	}
+	answers := make(chan answer, mostProbed)
+	asked := addrs[:min(len(addrs), mostProbed)]
+	for _, addr := range asked { // at once, as each may let bgdump wait for timeout
+		go func() {
+			u := &url.URL{Scheme: "http", Host: addr, Path: profilePath}
+			src := newURLSource(u, sur, &settings{timeout: timeout})
+			src.transport.Proxy, src.transport.DisableKeepAlives = nil, true
+			src.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			answers <- answer{u, src.findTraces(probing, u)}
+		}()
+	}
+	var almost error // profiles may be there
+	for range asked {
+		a := <-answers
+		if a.err == nil {
+			return a.at, nil
 		}
+		if mayHaveProfiles(a.err) {
+			almost = clearer(almost, fmt.Errorf("process %d, at %s: %w", pid, a.at.Host, a.err))
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if almost != nil {
 		return nil, fmt.Errorf("%w.\nIf that is not net/http/pprof, add these lines to the program:%s", almost, servingProfiles)
@@ -54,4 +68,12 @@ func probe(ctx context.Context, pid int, onlyLoopback bool, sur *surroundings, t
 func mayHaveProfiles(err error) bool {
 	var bad badAnswer
 	return errors.As(err, &bad) && !bad.missing || errors.As(err, new(noAnswer))
+}
+
+// clearer returns the error that says more of where profiles are: that of an answer, rather than that of silence.
+func clearer(before, err error) error {
+	if before == nil || errors.As(before, new(noAnswer)) && !errors.As(err, new(noAnswer)) {
+		return err
+	}
+	return before
 }

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -246,6 +247,16 @@ func TestAProgramThatCannotBeTracedNow(t *testing.T) {
 		sur := &surroundings{clock: clk, kernel: systemKernel()}
 		commandIn(t, t.Context(), sur, "-timeout", "7s", strconv.Itoa(os.Getpid())).fails(t, server.Listener.Addr().String(), want)
 		server.Close()
+	}
+}
+
+// TestClearer: of several ports of a program one may be silent, and another say that its profiles are in use.
+func TestClearer(t *testing.T) {
+	silent, answered := fmt.Errorf("at :1: %w", noAnswer{}), fmt.Errorf("at :2: %w", badAnswer{false, errors.New("in use")})
+	for _, test := range []struct{ before, err, want error }{
+		{nil, silent, silent}, {silent, answered, answered}, {answered, silent, answered}, {answered, fmt.Errorf("later: %w", answered), answered},
+	} {
+		testenv.Equal(t, clearer(test.before, test.err), test.want, "of %v and %v", test.before, test.err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -117,6 +118,9 @@ func newSocketSource(file string, sur *surroundings, set *settings) *urlSource {
 	return out
 }
 
+// mostPlaces is how many places a urlSource asks at most.
+const mostPlaces = 3
+
 // withQuery is u with one part of its query set.
 func withQuery(u *url.URL, key, value string) *url.URL {
 	out, query := *u, u.Query()
@@ -142,7 +146,11 @@ func (u *urlSource) Snapshot(ctx context.Context) (*bgraph.Snapshot, error) {
 			return s, nil
 		}
 		answer := badAnswer{false, err} // a handler for all paths may hang or break off where net/http/pprof answers
-		if !errors.As(err, &answer) && !u.connected.Load() || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			u.places = slices.Concat(u.places[i+1:], u.places[:i+1]) // the next look begins where time ran out
+			return nil, fmt.Errorf("%s: %w", u.Name(), err)
+		}
+		if !errors.As(err, &answer) && !u.connected.Load() {
 			return nil, fmt.Errorf("%s: %w", u.Name(), err)
 		}
 		failed = append(failed, answer)

@@ -225,6 +225,25 @@ func TestTracesBesideAHandlerThatFails(t *testing.T) {
 	}
 }
 
+// A look that ends while a handler hangs, as one of the page or of a scrape, goes on with the next place the next time.
+func TestLooksGoOnBehindAHandlerThatHangs(t *testing.T) {
+	p := newProfiled("/debug/pprof/cmdline", "/debug/pprof/trace")
+	ctx, cancel := context.WithCancel(t.Context())
+	p.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	u := testenv.Need(url.Parse(serving(t, p)))(t)
+	src := newURLSource(u, &surroundings{clock: newFakeClock(), stderr: io.Discard}, &settings{timeout: time.Minute})
+	for range mostPlaces - 1 {
+		_, err := src.Snapshot(ctx)
+		testenv.True(t, err != nil, "a look while the handler hangs: %v", err)
+		ctx, cancel = context.WithCancel(t.Context())
+	}
+	defer cancel()
+	testenv.Need(src.Snapshot(ctx))(t)
+}
+
 func TestTraceOfAUnixSocket(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", file)

@@ -134,7 +134,7 @@ func (u *urlSource) requestError(ctx context.Context, err error) error {
 		return errors.New("no program listens there (connection refused); does the program run, and serve net/http/pprof or its admin pages (knot -admin) at that address?")
 	case u.answered.Load() && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
 		return errors.New("the connection was closed before there was an answer, though it has answered before; the program may have ended, or a time limit of its server or of a proxy is shorter than the trace")
-	case errors.Is(err, io.EOF) || strings.Contains(err.Error(), "malformed HTTP") || strings.Contains(err.Error(), "readLoopPeekFail"): // it spoke first
+	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), "malformed HTTP") || strings.Contains(err.Error(), "readLoopPeekFail"): // it spoke first
 		return errors.New("what listens there does not speak HTTP; profiles may have an address of their own")
 	case errors.As(err, &name):
 		return fmt.Errorf("the name %s is not known: %w", printable(name.Name), err)
