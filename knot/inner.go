@@ -85,8 +85,8 @@ func (i *inner) KeepHeader(name, value string) {
 	i.resp.kept = append(i.resp.kept, i.resp.fields[from:]...)
 }
 
-// Prepare reports whether it is called for the first time for the request: then a site prepares the response.
-func (i *inner) Prepare() (first bool) {
+// MarkPrepared marks the response as prepared by a site, and reports whether it was not before.
+func (i *inner) MarkPrepared() (first bool) {
 	first = !i.prepared
 	i.prepared = true
 	return first

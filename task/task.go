@@ -42,7 +42,8 @@ type Options struct {
 	// loops in turn, unless an idle loop takes it first.
 	OnLoop func(loops int) int
 	// Context cancels the task, and all that it spawns, when it ends; nil: that of
-	// the spawning task, if any.
+	// the spawning task, if any. A context that can never end, as of context.WithoutCancel, frees the task from that of the
+	// spawning task; its values are not those of task.Context.
 	Context context.Context
 	// Priority says how important the task is, from -32 to 31; of tasks that wait at an Entrance (package ressched),
 	// the least important are refused first. 0: ordinary.

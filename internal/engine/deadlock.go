@@ -69,8 +69,8 @@ func (w *watchdog) checkDeadlock() {
 }
 
 // DeadlockOf returns what the tasks of a deadlock wait for, if one of that name is among them; else it is empty. What
-// is seen of several loops may not be of one moment, so only what is found twice is certain. It must be called on a
-// plain goroutine.
+// is seen of several loops may not be of one moment, so only what is found twice is certain. A lock whose holder has ended
+// counts only if no other task goes on. DeadlockOf must be called on a plain goroutine.
 func (rt *Runtime) DeadlockOf(name string) (waits string) {
 	all, found, _ := rt.findDeadlock(nil, false)
 	if !slices.ContainsFunc(found, func(t *Task) bool { return all[t].info.Name == name }) {
@@ -81,8 +81,8 @@ func (rt *Runtime) DeadlockOf(name string) (waits string) {
 
 // findDeadlock finds
 //
-//   - tasks that wait for each other in a circle; with ended also for a lock whose holder has ended, though another task
-//     could still unlock it;
+//   - tasks that wait for each other in a circle; if ended is set, also tasks that wait for a lock whose holder has ended,
+//     though another task could still unlock it;
 //   - if nothing is under way that could wake a task, locks whose holders have ended or wait for another
 //     task: only a new client, or a plain goroutine, could help;
 //   - if nothing could come at all, all tasks that are left.

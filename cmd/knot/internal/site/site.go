@@ -183,7 +183,7 @@ func namesAsset(path string) bool {
 
 // prepare has the site's lines on the response, once for a request: later its path may be that of a rewrite.
 func (s *Site) prepare(x *knot.Ctx) {
-	if !ownctx.Of(x).(interface{ Prepare() (first bool) }).Prepare() {
+	if !ownctx.Of(x).(interface{ MarkPrepared() (first bool) }).MarkPrepared() {
 		return
 	}
 	for _, prepare := range s.Prepare {
