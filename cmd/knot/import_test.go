@@ -201,9 +201,9 @@ func TestImportedConfigurationsAnswerAsNginxDoes(t *testing.T) {
 		{"tenants", nil, []comparedRequest{
 			{"x.test", "/", nil}, {"x.test", "/api/a", nil}, {"x.test", "/api/v1/a", nil}, {"x.test", "/api/a.do", nil}, {"x.test", "/a.do", nil},
 		}},
-		{"closed", []string{"open/a.txt", "open/a.do", "a.txt", "api/a.txt"}, []comparedRequest{
+		{"closed", []string{"elsewhere/a.txt", "open/a.txt", "open/a.do", "a.txt", "api/a.txt"}, []comparedRequest{
 			{"x.test", "/", nil}, {"x.test", "/a.txt", nil}, {"x.test", "/api/a.txt", nil}, {"x.test", "/api/a.key", nil}, {"x.test", "/api", nil}, {"x.test", "/open/a.txt", nil},
-			{"x.test", "/open/a.do", nil}, {"x.test", "/status", nil}, {"x.test", "/status/", nil}, {"x.test", "/x/a.do", nil},
+			{"x.test", "/open/a.do", nil}, {"x.test", "/status", nil}, {"x.test", "/status/", nil}, {"x.test", "/x/a.do", nil}, {"x.test", "/elsewhere/a.txt", nil},
 		}},
 		{"inner", []string{"in/open/not/a.png", "in/open/not/c/a.htm", "in/open/files/a.png", "in/open/files/a.htm", "in/a.htm", "in/open/a.htm", "in/open/not/a.htm", "in/open/not/this/a.htm", "in/open/not/this/b/a.htm", "a.htm"}, []comparedRequest{
 			{"x.test", "/in/a.htm", nil}, {"x.test", "/in/open/a.htm", nil}, {"x.test", "/in/open/not/a.htm", nil}, {"x.test", "/in/open/not/this/a.htm", nil}, {"x.test", "/in/open/not/this/b/a.htm", nil}, {"x.test", "/a.htm", nil},

@@ -449,6 +449,41 @@ func TestPathsBeforeARefusal(t *testing.T) {
 	}
 }
 
+// TestResponsesLeftOut: the rules of location / hold for paths for which Knot has another response than nginx.
+func TestResponsesLeftOut(t *testing.T) {
+	const (
+		proxied = "location / { allow 10.0.0.0/8; deny all; proxy_pass http://a; } "
+		files   = "location / { root /srv/private; deny all; } "
+	)
+	for text, opens := range map[string]bool{
+		proxied + "location /x/ { }":                                                  true,
+		proxied + "location /x/ { root /srv; }":                                       true,
+		proxied + "location /x/ { proxy_pass http://b; proxy_redirect default; }":     true,
+		proxied + "location = /x { return 301 /y; }":                                  true,
+		proxied + "location = /x { return 200 ok; }":                                  false,
+		proxied + "location = /x { return 301 /$cookie_a; }":                          false,
+		proxied + "location /x/ { if ($arg_a) { return 403; } proxy_pass http://b; }": false,
+		proxied + "location /x/ { rewrite ^ /y break; proxy_pass http://b; }":         false,
+		proxied + "root /srv; location = /x { stub_status; }":                         false,
+		files + "location /x/ { }":                                                    false,
+		files + "root /srv; location /x/ { }":                                         false,
+		files + "root /srv/private/; location /x/ { }":                                true,
+		files + "location /x/ { root /srv; }":                                         false,
+		files + "location /x/ { root /srv; location ~ \\.png$ { } }":                  false,
+		files + "location /x/ { root /srv/private; location ~ \\.png$ { } }":          true,
+		files + "location /x/ { alias /srv/; }":                                       false,
+		files + "location /x/ { alias /srv/private/y/; }":                             true,
+		files + "location /x/ { proxy_pass http://b; }":                               true,
+		"root /srv; location / { alias /srv/private/; deny all; } location /x/ { }":   false,
+	} {
+		out, _ := Translate(testenv.Need(Parse("f", []byte("server { "+text+" }")))(t))
+		open := slices.ContainsFunc(strings.Split(string(out), "\n\n"), func(table string) bool {
+			return strings.Contains(table, "/x") && strings.Contains(table, `action = "allow"`)
+		})
+		testenv.Equal(t, open, opens, "%s opens paths: %s", text, out)
+	}
+}
+
 // FuzzTranslate: whatever a configuration says, what is made of it is TOML.
 func FuzzTranslate(f *testing.F) {
 	for _, file := range testenv.Need(filepath.Glob("testdata/*.conf"))(f) {

@@ -320,27 +320,49 @@ func (t *translation) location(s *server, l *location, root string, out *tables)
 			t.use(d)
 			out.access = append(out.access, denials(l.patterns, "404", "")...)
 		}
-		t.rules(s, &l.level, &s.level, l, t.passes(l), out)
+		networks, closed := t.networks(s, l, root)
+		t.rules(s, &l.level, &s.level, l, networks, closed, t.passes(l), out)
 	}
 }
 
 // serverRules translates rules of the server, or of all servers, that hold where no location has its own.
 func (t *translation) serverRules(s *server, out *tables) {
-	t.rules(s, &s.level, nil, &location{patterns: []string{"/**"}}, slices.ContainsFunc(s.locations, t.passes), out)
+	networks := s.all(nil, "allow", "deny")
+	t.rules(s, &s.level, nil, &location{patterns: []string{"/**"}}, networks, false, slices.ContainsFunc(s.locations, t.passes), out)
+}
+
+// networks are the directives allow and deny for a location. closed: nothing else may be said of requests for its paths.
+func (t *translation) networks(s *server, l *location, root string) (all []*Directive, closed bool) {
+	all = l.all(&s.level, "allow", "deny")
+	if len(all) > 0 || !t.answers(l, root) || !t.escapes(s, l) {
+		return all, true
+	}
+	return append(s.all(nil, "allow", "deny"), &Directive{Name: "allow", Args: []string{"all"}}), true
+}
+
+// answers reports whether requests for a location get what nginx sends, as far as that can be told from the directives that
+// are translated.
+func (t *translation) answers(l *location, root string) bool {
+	for _, d := range l.block {
+		if slices.Contains(responding, d.Name) && !t.done[d] {
+			return false
+		}
+	}
+	if root == "" || t.passed(l) {
+		return true
+	}
+	folder := l.all(nil, "root", "alias")
+	return len(folder) > 0 && (t.done[folder[0]] && folder[0].Name == "alias" || folder[0].Name == "root" && strings.TrimSuffix(folder[0].arg(0), "/") == root)
 }
 
 // rules translates who may come, header lines and limits, of the levels from s up to until.
-func (t *translation) rules(s *server, in, until *level, l *location, proxied bool, out *tables) {
+func (t *translation) rules(s *server, in, until *level, l *location, networks []*Directive, closed, proxied bool, out *tables) {
 	patterns := l.patterns
-	networks := in.all(until, "allow", "deny")
-	if until != nil && len(networks) == 0 && t.escapes(s, l) {
-		networks = append(in.all(nil, "allow", "deny"), &Directive{Name: "allow", Args: []string{"all"}})
-	}
 	if len(networks)*len(patterns) > mostRules {
 		s.unsafe(networks[0], "its networks and the patterns of its paths make more than %d tables", mostRules)
 		networks = nil
 	}
-	ordered := t.accessRules(networks, patterns, until != nil)
+	ordered := t.accessRules(networks, patterns, closed)
 	out.access = append(out.access, ordered...)
 	out.limits = append(out.limits, t.limits(in.all(until, "limit_req"), patterns)...)
 	out.passwords = append(out.passwords, t.passwords(s, in, until, patterns)...)
