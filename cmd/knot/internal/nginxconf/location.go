@@ -43,7 +43,7 @@ func (l *location) matches(path string) bool {
 	return strings.HasPrefix(path, l.text)
 }
 
-// folder is how the paths of an expression within another location begin; "": as all do.
+// folder is the prefix of all paths of an expression within another location; "" if it has none.
 func (l *location) folder() string {
 	if l.parent == nil || l.parent.text == "/" {
 		return ""
@@ -256,7 +256,7 @@ func (t *translation) locate(s *server, in *level, parent *location) {
 			continue
 		case l.hidesDots() && l.err != errWithin: // no pattern can say it, but the paths are for files alone
 			t.use(d.Block...)
-			l.block, l.patterns = nil, below(l.folder(), []string{"/.**", "/**/.**"})
+			l.block, l.patterns = nil, restrictTo(l.folder(), []string{"/.**", "/**/.**"})
 		case l.err != nil && !onlyRedirects(l):
 			t.leave(d, "%v", l.err)
 			if inner := protects(d.Block, protecting); inner != nil {

@@ -173,6 +173,13 @@ func TestPatternsWithinALocation(t *testing.T) {
 	}
 }
 
+// TestRestrictedPatternsThatIgnoreCase: a pattern that ignores case has paths of folders alone that it matches.
+func TestRestrictedPatternsThatIgnoreCase(t *testing.T) {
+	for pattern, want := range map[string]string{"(?i)*.js": "(?i)/up/**.js", "(?i)/up/x**": "(?i)/up/x**", "(?i)/down/**": ""} {
+		testenv.Equal(t, strings.Join(restrictTo("/Up/", []string{pattern}), " "), want, "%s", pattern)
+	}
+}
+
 // TestLocationsWithinLocations: a site is left out if Knot would take another location for a path than nginx does, and more would be open.
 func TestLocationsWithinLocations(t *testing.T) {
 	const php = `location ~ \.php$ { fastcgi_pass a; }`

@@ -59,7 +59,7 @@ func patternsOf(expression string, ignoreCase bool, folder string) (all []string
 		if err != nil {
 			return nil, err
 		}
-		for _, pattern := range below(folder, some) {
+		for _, pattern := range restrictTo(folder, some) {
 			if !slices.Contains(all, begin+pattern) {
 				all = append(all, begin+pattern)
 			}
@@ -222,46 +222,50 @@ func collapse(text string) string {
 	return text
 }
 
-// below are the patterns for those paths beginning with folder that one of the given patterns matches; "" is every folder.
-func below(folder string, patterns []string) (all []string) {
+// restrictTo returns the patterns for those paths beginning with folder that one of the given patterns matches; "" is every folder.
+func restrictTo(folder string, patterns []string) (all []string) {
 	if folder == "" {
 		return patterns
 	}
 	for _, p := range patterns {
+		begin, in := "", folder
+		if rest, folds := strings.CutPrefix(p, "(?i)"); folds {
+			p, begin, in = rest, "(?i)", strings.ToLower(folder)
+		}
 		if !strings.HasPrefix(p, "/") {
 			p = collapse("/**" + p)
 		}
 		rests := []string{p} // what may follow the part of the folder that was read
-		for _, r := range folder {
+		for _, r := range in {
 			var next []string
 			for _, rest := range rests {
-				next = append(next, behind(r, rest)...)
+				next = append(next, afterRune(r, rest)...)
 			}
 			slices.Sort(next)
 			rests = slices.Compact(next)
 		}
 		for _, rest := range rests {
-			all = append(all, collapse(folder+rest))
+			all = append(all, collapse(begin+in+rest))
 		}
 	}
 	return all
 }
 
-// behind are the patterns for the texts that follow r where a pattern matches.
-func behind(r rune, pattern string) []string {
-	if rest, any := strings.CutPrefix(pattern, "**"); any {
-		return append(behind(r, rest), pattern)
+// afterRune returns the patterns for the texts that follow r where a pattern matches.
+func afterRune(r rune, pattern string) []string {
+	if rest, isStar := strings.CutPrefix(pattern, "**"); isStar {
+		return append(afterRune(r, rest), pattern)
 	}
-	if rest, any := strings.CutPrefix(pattern, "*"); any {
+	if rest, isStar := strings.CutPrefix(pattern, "*"); isStar {
 		if r == '/' {
-			return behind(r, rest)
+			return afterRune(r, rest)
 		}
-		return append(behind(r, rest), pattern)
+		return append(afterRune(r, rest), pattern)
 	}
-	if rest, one := strings.CutPrefix(pattern, "?"); one && r != '/' {
+	if rest, isMark := strings.CutPrefix(pattern, "?"); isMark && r != '/' {
 		return []string{rest}
 	}
-	if rest, same := strings.CutPrefix(pattern, string(r)); same {
+	if rest, isSame := strings.CutPrefix(pattern, string(r)); isSame {
 		return []string{rest}
 	}
 	return nil

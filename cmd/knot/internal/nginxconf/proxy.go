@@ -293,7 +293,7 @@ type requestLines struct {
 	lines []*Directive
 }
 
-// has reports whether one of the lines has a name.
+// has reports whether one of the lines has that name.
 func (r *requestLines) has(name string) bool {
 	return slices.ContainsFunc(r.lines, func(d *Directive) bool { return strings.EqualFold(d.arg(0), name) })
 }
@@ -320,8 +320,8 @@ func (t *translation) backendHeaders(l *location, out *tables) {
 	out.requests = append(out.requests, r)
 }
 
-// requestTables makes tables of the lines towards backends. A table is also for the paths of more exact locations, whose
-// tables stand behind it, and remove its lines if they have none of the same name.
+// requestTables makes tables of the lines towards backends. A table is also for the paths of more exact locations. The tables of
+// those locations stand behind it, and remove its lines if they have none of the same name.
 func (t *translation) requestTables(s *server, out *tables) {
 	for i, r := range out.requests {
 		var set [][2]string

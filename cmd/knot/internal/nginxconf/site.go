@@ -393,7 +393,7 @@ func (t *translation) escapes(s *server, l *location) bool {
 		return found
 	}
 	for _, other := range lesser {
-		if other.restricts() && other.kind != expression && other != s.home() && !other.hasWithin(l) && len(below(other.text, l.patterns)) > 0 {
+		if other.restricts() && other.kind != expression && other != s.home() && !other.hasWithin(l) && len(restrictTo(other.text, l.patterns)) > 0 {
 			t.leave(l.d, "Knot applies the rules of less exact locations to its paths, as location %s is for some of them", other.text)
 			return false
 		}
