@@ -42,8 +42,8 @@ type BackendStats struct {
 	Responses [6]uint64
 	// Failures by cause: "no backend", "queue", "connect", "timeout", "broken", "malformed", "client gone", and
 	// "deadline": the client waits no longer (knot.Server.TimeoutHeader), or takes the response too slowly for
-	// TotalTimeout. Failures that another try has mended count too. "no backend" is with the backend that
-	// was the first when Stats was called next.
+	// TotalTimeout. Failures that another try has mended count too. "no backend" is with the first
+	// backend at the next call of Stats.
 	Failures map[string]uint64
 	// Dials are connections made or tried, Queued requests that had to wait for one, Retries requests that came
 	// from another try.
@@ -53,8 +53,8 @@ type BackendStats struct {
 	// Ejected counts how often it was taken out, for its failures or by checks.
 	Ejected uint64
 	// Mirrored are the copies of requests that were sent to it, Dropped the copies that were not made: too many were under way, or
-	// requests waited, or no backend of the Mirror was well. Dropped is with the backend of the Mirror
-	// that was the first when Stats was called next.
+	// requests waited, or no backend of the Mirror was well. Dropped is with the first backend of the
+	// Mirror at the next call of Stats.
 	Mirrored, Dropped uint64
 	// Weight is what it counts for in the balance now; less than what was set while it starts slowly.
 	Weight float64
