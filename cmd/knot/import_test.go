@@ -209,6 +209,10 @@ func TestImportedConfigurationsAnswerAsNginxDoes(t *testing.T) {
 			{"x.test", "/in/a.htm", nil}, {"x.test", "/in/open/a.htm", nil}, {"x.test", "/in/open/not/a.htm", nil}, {"x.test", "/in/open/not/this/a.htm", nil}, {"x.test", "/in/open/not/this/b/a.htm", nil}, {"x.test", "/a.htm", nil},
 			{"x.test", "/in/open/not/a.png", nil}, {"x.test", "/in/open/not/c/a.htm", nil}, {"x.test", "/in/open/files/a.png", nil}, {"x.test", "/in/open/files/a.htm", nil},
 		}},
+		{"partly", []string{"a.txt", "a.js", "a.PNG", "pub/a.txt", "priv/a.txt", "priv/a.png"}, []comparedRequest{
+			{"x.test", "/a.txt", nil}, {"x.test", "/a.js", nil}, {"x.test", "/a.PNG", nil}, {"x.test", "/pub/a.txt", nil}, {"x.test", "/priv/a.txt", nil}, {"x.test", "/priv/a.png", nil},
+			{"x.test", "/a.do", nil}, {"x.test", "/pub/a.do", nil}, {"x.test", "/priv/a.do", nil},
+		}},
 		{"dots", []string{"a.txt", ".well-known/a.txt"}, []comparedRequest{
 			{"x.test", "/a.txt", nil}, {"x.test", "/.well-known/a.txt", nil}, {"x.test", "/.git/a", nil},
 		}},

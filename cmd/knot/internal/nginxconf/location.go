@@ -133,6 +133,12 @@ func (l *location) restricts() bool {
 	})
 }
 
+// admits reports whether rules of a location itself let some clients pass.
+func (l *location) admits() bool {
+	all := l.all(l.outer, "allow", "deny")
+	return len(all) > 0 && !(all[0].Name == "deny" && all[0].arg(0) == "all")
+}
+
 // hasWithin reports whether another location is written in l.
 func (l *location) hasWithin(other *location) bool {
 	for at := other.parent; at != nil; at = at.parent {
@@ -189,8 +195,8 @@ func hasExpressions(block []*Directive) bool {
 	})
 }
 
-// misplaced is why a location can't go into one list with those that it is not written in: nginx chooses among the locations of
-// a block, and then among those within the chosen one; nil: it can.
+// misplaced returns why nginx's choice for l can't be expressed by order alone: nginx chooses among the locations of a block, and
+// then among those within the chosen one. nil: it can.
 func (l *location) misplaced() error {
 	if l.parent != nil && l.parent.kind == expression {
 		return errWithin
@@ -307,6 +313,26 @@ func (s *server) before(l *location) (all []*location) {
 			return all
 		case other.kind == exact && !l.matches(other.text):
 		case other.kind == expression || l.kind == expression || strings.HasPrefix(other.text, l.text):
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// lesser are the locations behind l that have paths of l in Knot.
+func (s *server) lesser(l *location) (all []*location) {
+	for _, other := range s.locations[slices.Index(s.locations, l)+1:] {
+		overlaps := true
+		switch {
+		case l.kind == expression && other.kind == expression: // patterns can't tell
+		case l.kind == expression:
+			overlaps = len(restrictTo(other.text, l.patterns)) > 0
+		case other.kind == expression && l.kind != exact:
+			overlaps = len(restrictTo(l.text, other.patterns)) > 0
+		default:
+			overlaps = other.matches(l.text)
+		}
+		if overlaps {
 			all = append(all, other)
 		}
 	}

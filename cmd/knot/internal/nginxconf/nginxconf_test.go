@@ -198,7 +198,7 @@ func TestLocationsWithinLocations(t *testing.T) {
 		"location ^~ /a/ { location ^~ /a/b/ { deny all; } }":                                `match = "/a/b/**"`,
 		"location ^~ /a/ { allow all; } location /a/b/ { deny all; } " + php:                 "",
 		"location ^~ /a/ { allow all; } location /a/b/ { deny all; }":                        "match = \"/a/b/**\"\naction = \"deny\"\n\n[[site.access]]\nmatch = \"/a/**\"",
-		"location ^~ /a/ { location /a/b/ { allow all; } } location ~ \\.key$ { deny all; }": "match = \"/a/b/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"*.key\"",
+		"location ^~ /a/ { location /a/b/ { allow all; } } location ~ \\.key$ { deny all; }": "match = \"/a/b/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"/a/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"*.key\"",
 		`location ^~ /a/ { allow all; location ~ \.key$ { deny all; } } location ~ b { }`:    "match = \"/a/**.key\"\naction = \"deny\"\n\n[[site.access]]\nmatch = \"/a/**\"",
 		`location /a/ { location ~ \.html$ { return 301 /b; } }`:                             "[[site]]",
 		"location /a/ { alias /srv/b/; location /a/b/ { proxy_pass http://a; } }":            "[[site]]",
@@ -488,6 +488,34 @@ func TestResponsesLeftOut(t *testing.T) {
 			return strings.Contains(table, "/x") && strings.Contains(table, `action = "allow"`)
 		})
 		testenv.Equal(t, open, opens, "%s opens paths: %s", text, out)
+	}
+}
+
+// TestRulesOfTheServer: rules of a less exact location let no client pass that the rules of the server refuse.
+func TestRulesOfTheServer(t *testing.T) {
+	const (
+		allow   = "from = [\"10.0.0.0/8\"]\naction = \"allow\"\n\n[[site.access]]\n"
+		scripts = "[[site.access]]\nmatch = \"*.php\"\n" + allow + "match = \"*.php\"\naction = \"deny\"\n"
+		private = "[[site.access]]\nmatch = \"/priv/**\"\n" + allow + "match = \"/priv/**\"\naction = \"deny\"\n"
+	)
+	for text, want := range map[string]string{
+		`location ^~ /priv/ { } location ~* \.(js|png)$ { allow all; }`:                                private,
+		`location ^~ /priv/ { } location ~ ^/private/ { allow all; } location ~ x { }`:                 "",
+		`location /pub/ { allow all; } location ~ \.php$ { fastcgi_pass a; }`:                          scripts,
+		`location /pub/ { deny 10.0.0.1; } location ~ \.php$ { fastcgi_pass a; }`:                      scripts,
+		`location /pub/ { deny all; } location ~ \.php$ { fastcgi_pass a; }`:                           "",
+		`location ~ \.php$ { fastcgi_pass a; } location ~ ^/pub/ { allow all; }`:                       scripts,
+		`location ~ ^/pub/ { allow all; } location ~ \.php$ { fastcgi_pass a; }`:                       "",
+		`location / { allow all; } location /pub/ { deny all; } location ~ \.php$ { fastcgi_pass a; }`: scripts,
+	} {
+		out, _ := Translate(testenv.Need(Parse("f", []byte("server { root /srv; allow 10.0.0.0/8; deny all; "+text+" }")))(t))
+		first, _, _ := strings.Cut(string(out[max(0, strings.Index(string(out), "[[site.access]]")):]), "\n\n[[site.proxy]]")
+		testenv.Contains(t, first, want, "%s", text)
+		if want == "" {
+			testenv.Equal(t, strings.Contains(first, "*.php") || strings.Contains(first, "/priv/"), false, "%s: %s", text, out)
+		} else {
+			testenv.Equal(t, strings.HasPrefix(first, want), true, "rules of the server first for %s: %s", text, out)
+		}
 	}
 }
 

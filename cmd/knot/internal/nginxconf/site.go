@@ -334,10 +334,18 @@ func (t *translation) serverRules(s *server, out *tables) {
 // networks are the directives allow and deny for a location. closed: nothing else may be said of requests for its paths.
 func (t *translation) networks(s *server, l *location, root string) (all []*Directive, closed bool) {
 	all = l.all(&s.level, "allow", "deny")
-	if len(all) > 0 || !t.answers(l, root) || !t.escapes(s, l) {
+	if len(all) > 0 || l.restricts() || l.hidesDots() || !t.answers(l, root) {
 		return all, true
 	}
-	return append(s.all(nil, "allow", "deny"), &Directive{Name: "allow", Args: []string{"all"}}), true
+	lesser := s.lesser(l)
+	all = s.all(nil, "allow", "deny")
+	if t.escapes(s, l, lesser) {
+		return append(all, &Directive{Name: "allow", Args: []string{"all"}}), true
+	}
+	if slices.ContainsFunc(lesser, (*location).admits) {
+		return all, false
+	}
+	return nil, false
 }
 
 // answers reports whether requests for a location get what nginx sends, as far as that can be told from the directives that
@@ -373,27 +381,18 @@ func (t *translation) rules(s *server, in, until *level, l *location, networks [
 	out.headers = append(headers, out.headers...) // of two that set a line the later counts: the more exact one
 }
 
-// escapes reports whether nginx takes l, which has no rules of access, for paths that rules of a less exact location are for
+// escapes reports whether nginx takes l, which has no rules of access, for paths that rules of less exact locations are for
 // in Knot. An expression escapes the rules of location / and of the locations that it is written in alone.
-func (t *translation) escapes(s *server, l *location) bool {
-	if l.restricts() || l.hidesDots() {
+func (t *translation) escapes(s *server, l *location, lesser []*location) bool {
+	if l.kind != expression {
+		return slices.ContainsFunc(lesser, (*location).restricts)
+	}
+	isAround := func(other *location) bool { return other == s.home() || other.hasWithin(l) }
+	if !slices.ContainsFunc(lesser, func(other *location) bool { return other.restricts() && isAround(other) }) {
 		return false
 	}
-	found, lesser := false, s.locations[slices.Index(s.locations, l)+1:]
 	for _, other := range lesser {
-		switch {
-		case !other.restricts():
-		case l.kind != expression:
-			found = found || other.matches(l.text)
-		case other == s.home() || other.hasWithin(l):
-			found = true
-		}
-	}
-	if !found || l.kind != expression {
-		return found
-	}
-	for _, other := range lesser {
-		if other.restricts() && other.kind != expression && other != s.home() && !other.hasWithin(l) && len(restrictTo(other.text, l.patterns)) > 0 {
+		if other.restricts() && other.kind != expression && !isAround(other) {
 			t.leave(l.d, "Knot applies the rules of less exact locations to its paths, as location %s is for some of them", other.text)
 			return false
 		}
