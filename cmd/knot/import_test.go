@@ -205,8 +205,8 @@ func TestImportedConfigurationsAnswerAsNginxDoes(t *testing.T) {
 			{"x.test", "/", nil}, {"x.test", "/a.txt", nil}, {"x.test", "/api/a.txt", nil}, {"x.test", "/api/a.key", nil}, {"x.test", "/api", nil}, {"x.test", "/open/a.txt", nil},
 			{"x.test", "/open/a.do", nil}, {"x.test", "/status", nil}, {"x.test", "/status/", nil}, {"x.test", "/x/a.do", nil}, {"x.test", "/elsewhere/a.txt", nil},
 		}},
-		{"inner", []string{"in/open/not/a.png", "in/open/not/c/a.htm", "in/open/files/a.png", "in/open/files/a.htm", "in/a.htm", "in/open/a.htm", "in/open/not/a.htm", "in/open/not/this/a.htm", "in/open/not/this/b/a.htm", "a.htm"}, []comparedRequest{
-			{"x.test", "/in/a.htm", nil}, {"x.test", "/in/open/a.htm", nil}, {"x.test", "/in/open/not/a.htm", nil}, {"x.test", "/in/open/not/this/a.htm", nil}, {"x.test", "/in/open/not/this/b/a.htm", nil}, {"x.test", "/a.htm", nil},
+		{"inner", []string{"in/open/not/a.png", "in/open/not/c/a.htm", "in/open/files/a.png", "in/open/files/a.htm", "in/a.htm", "in/open/a.htm", "in/open/not/a.htm", "in/open/not/this/a.htm", "in/open/not/this/b/a.htm", "a.htm", "b.htm"}, []comparedRequest{
+			{"x.test", "/in/a.htm", nil}, {"x.test", "/in/open/a.htm", nil}, {"x.test", "/in/open/not/a.htm", nil}, {"x.test", "/in/open/not/this/a.htm", nil}, {"x.test", "/in/open/not/this/b/a.htm", nil}, {"x.test", "/a.htm", nil}, {"x.test", "/b.htm", nil},
 			{"x.test", "/in/open/not/a.png", nil}, {"x.test", "/in/open/not/c/a.htm", nil}, {"x.test", "/in/open/files/a.png", nil}, {"x.test", "/in/open/files/a.htm", nil},
 		}},
 		{"partly", []string{"a.txt", "a.js", "a.PNG", "pub/a.txt", "priv/a.txt", "priv/a.png"}, []comparedRequest{

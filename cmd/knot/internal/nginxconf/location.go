@@ -205,6 +205,8 @@ func (l *location) misplaced() error {
 		for _, d := range in.outer.block {
 			k, text, _ := kindOf(d)
 			switch {
+			case d.Name == "location" && k == exact && l.kind == exact && l.text == text:
+				return errNone
 			case d.Name != "location" || d == in.d || k == exact || k == expression || len(text) <= len(in.text) || !strings.HasPrefix(text, in.text):
 			case l.kind == expression && strings.HasPrefix(text, l.parent.text):
 				return errTaken
