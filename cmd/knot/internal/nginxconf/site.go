@@ -47,6 +47,12 @@ func (t *translation) site(s *server) {
 		t.location(s, l, root, &out)
 	}
 	for _, tried := range tries { // named locations, for what is no file
+		if d := protects(tried.block, append([]string{"allow"}, protecting...)); d != nil {
+			s.unsafe(d, "Knot has no rules for a named location")
+		}
+		if home.admits() && s.one(nil, "deny") != nil {
+			s.unsafe(tried.d, "nginx applies the rules of the server to it, and Knot would apply those of location /")
+		}
 		for _, d := range tried.own("proxy_pass") {
 			t.use(tried.d)
 			tried.kind, tried.text = prefix, "/"
