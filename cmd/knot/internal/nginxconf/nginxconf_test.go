@@ -478,6 +478,10 @@ func TestResponsesLeftOut(t *testing.T) {
 		proxied + "location /x/ { if ($arg_a) { return 403; } proxy_pass http://b; }": false,
 		proxied + "location /x/ { rewrite ^ /y break; proxy_pass http://b; }":         false,
 		proxied + "root /srv; location = /x { stub_status; }":                         false,
+		proxied + "location = /x { allow all; return 200 ok; }":                       false,
+		proxied + "location = /x { allow all; return 301 /y; }":                       true,
+		files + "location /x/ { allow all; root /srv; }":                              false,
+		files + "location /x/ { allow all; root /srv/private; }":                      true,
 		files + "location /x/ { }":                                                    false,
 		files + "root /srv; location /x/ { }":                                         false,
 		files + "root /srv/private/; location /x/ { }":                                true,
@@ -495,6 +499,8 @@ func TestResponsesLeftOut(t *testing.T) {
 		})
 		testenv.Equal(t, open, opens, "%s opens paths: %s", text, out)
 	}
+	out, _ := Translate(testenv.Need(Parse("f", []byte("server { deny all; location / { allow all; proxy_pass http://a; } location /x/ { if ($arg_a) { return 403; } proxy_pass http://b; } }")))(t))
+	testenv.Contains(t, string(out), "match = \"/x/**\"\naction = \"deny\"\n")
 }
 
 // TestRulesOfTheServer: rules of a less exact location let no client pass that the rules of the server refuse.

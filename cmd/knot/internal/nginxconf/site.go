@@ -340,11 +340,19 @@ func (t *translation) serverRules(s *server, out *tables) {
 // networks are the directives allow and deny for a location. closed: nothing else may be said of requests for its paths.
 func (t *translation) networks(s *server, l *location, root string) (all []*Directive, closed bool) {
 	all = l.all(&s.level, "allow", "deny")
-	if len(all) > 0 || l.restricts() || l.hidesDots() || !t.answers(l, root) {
+	ofServer, lesser := s.all(nil, "allow", "deny"), s.lesser(l)
+	if !l.hidesDots() && !t.answers(l, root) {
+		opensLesser := l.admits() && slices.ContainsFunc(lesser, (*location).restricts)
+		if opensLesser || len(all) == 0 && len(ofServer) > 0 && slices.ContainsFunc(lesser, (*location).admits) {
+			t.leave(l.d, "Knot refuses requests for its paths, as it has other rules than the location whose responses Knot would send")
+			return []*Directive{{Name: "deny", Args: []string{"all"}}}, true
+		}
 		return all, true
 	}
-	lesser := s.lesser(l)
-	all = s.all(nil, "allow", "deny")
+	if len(all) > 0 || l.restricts() || l.hidesDots() {
+		return all, true
+	}
+	all = ofServer
 	if t.escapes(s, l, lesser) {
 		return append(all, &Directive{Name: "allow", Args: []string{"all"}}), true
 	}
