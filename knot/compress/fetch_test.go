@@ -2,6 +2,7 @@ package compress
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/capriccio-go/capriccio/internal/ownctx"
@@ -26,7 +27,7 @@ func TestFetch(t *testing.T) {
 		x.Flush()
 		return knot.Status(502)
 	}, Options{Memory: 4 << 20, Codings: []string{"br"}})
-	coded := 0
+	var coded atomic.Int32
 	url := knottest.Serve(t, &knot.Server{ErrorLog: testenv.Quiet(), Handler: func(x *knot.Ctx) error {
 		for range 3 {
 			end := ending{task.NewChan[error](1)}
@@ -35,7 +36,7 @@ func TestFetch(t *testing.T) {
 			}).Fetch([]byte("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: br\r\n\r\n"), func(y *knot.Ctx) error {
 				y.Filter(lookFor(func(h knot.ResponseHead) {
 					if h.Get("Content-Encoding") == "br" {
-						coded++
+						coded.Add(1)
 					}
 				}))
 				return broken(y)
@@ -45,7 +46,7 @@ func TestFetch(t *testing.T) {
 		return nil
 	}})
 	testenv.Get(t, http.DefaultClient, url)
-	testenv.Equal(t, coded, 3, "coded responses")
+	testenv.Equal(t, coded.Load(), 3, "coded responses")
 }
 
 // lookFor makes a Filter of fn.
