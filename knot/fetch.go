@@ -23,7 +23,7 @@ type fetch struct {
 	parsed   h1.ResponseHead
 	body     h1.ResponseBody
 	id       string      // of the request that it is made for
-	user     string      // name of the client of that, see Ctx.User
+	user     string      // who sent that request, see Ctx.User
 	span     ownctx.Span // of that, too
 	demand   *demand     // how important that is; nil: it has not said
 	begun    bool        // the head of the response has come

@@ -136,7 +136,7 @@ func writePieces(w io.Writer, content []byte, size int) (err error) {
 	return err
 }
 
-// takeBytes reads so many bytes of the body of a response.
+// takeBytes reads size bytes of the body of a response.
 func (p *framePeer) takeBytes(size int) {
 	p.t.Helper()
 	for taken := 0; taken < size; {

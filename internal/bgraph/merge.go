@@ -25,8 +25,8 @@ const several = "several"
 // kept if they are the same everywhere and are "several" otherwise. PID is 0. Sources are those of all, in the order of the arguments. A watched
 // resource is shown as it is where its utilisation is greatest. The latest graphlimits.Overruns
 // reports are kept. Of more than graphlimits.Edges crossings Merge keeps the most frequent, and Overflow.Wakes counts the
-// wakes of the others. Of more ranked nodes than that it keeps those that are held, then those with most tasks ready. Among equals,
-// those of earlier arguments are kept.
+// wakes of the others. Of more ranked nodes than graphlimits.Edges it keeps the held nodes first, and then the nodes with most
+// tasks ready. Among equals the nodes of earlier arguments are kept.
 // Where processes do not agree about the stack behind a key, as after
 // a change of source that does not concern its functions, it is one of them, whatever
 // the order of the arguments.

@@ -59,7 +59,7 @@ func (w *watchdog) checkDeadlock() {
 	if w.rt.stopping() {
 		return
 	}
-	all, found, why := w.rt.findDeadlock(w.stop, true)
+	all, found, why := w.rt.findDeadlock(w.stop, behindEnded)
 	text := describe(found, all)
 	if len(found) == 0 || text == w.deadlock {
 		return
@@ -72,7 +72,7 @@ func (w *watchdog) checkDeadlock() {
 // is seen of several loops may not be of one moment, so only what is found twice is certain. A lock whose holder has ended
 // counts only if no other task goes on. DeadlockOf must be called on a plain goroutine.
 func (rt *Runtime) DeadlockOf(name string) (waits string) {
-	all, found, _ := rt.findDeadlock(nil, false)
+	all, found, _ := rt.findDeadlock(nil, inCircles)
 	if !slices.ContainsFunc(found, func(t *Task) bool { return all[t].info.Name == name }) {
 		return ""
 	}
@@ -81,12 +81,11 @@ func (rt *Runtime) DeadlockOf(name string) (waits string) {
 
 // findDeadlock finds
 //
-//   - tasks that wait for each other in a circle; if ended is set, also tasks that wait for a lock whose holder has ended,
-//     though another task could still unlock it;
+//   - tasks that are stuck, as how says, whatever other tasks do;
 //   - if nothing is under way that could wake a task, locks whose holders have ended or wait for another
 //     task: only a new client, or a plain goroutine, could help;
 //   - if nothing could come at all, all tasks that are left.
-func (rt *Runtime) findDeadlock(stop <-chan struct{}, ended bool) (all map[*Task]*waiting, found []*Task, why string) {
+func (rt *Runtime) findDeadlock(stop <-chan struct{}, how stuckness) (all map[*Task]*waiting, found []*Task, why string) {
 	all, order := rt.describeWaits(stop)
 	listens, quiet := false, len(all) > 0
 	for _, t := range order {
@@ -96,7 +95,7 @@ func (rt *Runtime) findDeadlock(stop <-chan struct{}, ended bool) (all map[*Task
 	if quiet && !listens && !rt.canWake(stop) {
 		return all, order, "all tasks are parked, and nothing in the runtime can wake them (a plain goroutine still could)"
 	}
-	certain, likely := stuckTasks(all, order, ended, false), stuckTasks(all, order, true, true)
+	certain, likely := stuckTasks(all, order, how), stuckTasks(all, order, behindIdle)
 	if quiet && len(likely) > len(certain) && !rt.timersOrOffloads(stop) {
 		return all, likely, "tasks wait for locks whose holders wait too or have ended, and nothing but new clients can come (a plain goroutine still could help)"
 	}
@@ -121,7 +120,7 @@ func (w *watchdog) lookBusy(now time.Time) {
 		return
 	}
 	all, order := w.rt.describeWaits(w.stop)
-	found := stuckTasks(all, order, true, false)
+	found := stuckTasks(all, order, behindEnded)
 	text := describe(found, all)
 	if len(found) > 0 && text == w.tangle && text != w.deadlock {
 		w.deadlock = text
@@ -213,19 +212,25 @@ func (t *Task) hasDeadline() bool {
 	return ends(x.scope)
 }
 
-// stuckTasks returns the tasks whose wait for a lock, or for the end of a task, leads from holder to holder in a
-// circle; with ended also to a task that has ended; with idle also to a task that waits for something else that only tasks
-// can do.
-// The tasks on the way are among them.
-func stuckTasks(all map[*Task]*waiting, order []*Task, ended, idle bool) (stuck []*Task) {
+// A stuckness says when a task counts as stuck that waits for a lock or for the end of a task. Each includes those before it.
+type stuckness int
+
+const (
+	inCircles   stuckness = iota // tasks wait for each other in a circle
+	behindEnded                  // the holder of the lock has ended; another task could still unlock it
+	behindIdle                   // the holder waits for something else that only tasks can do
+)
+
+// stuckTasks returns the tasks whose waits lead from holder to holder to what how says, and the tasks on the way there.
+func stuckTasks(all map[*Task]*waiting, order []*Task, how stuckness) (stuck []*Task) {
 	found := make(map[*Task]bool)
 	for _, t := range order {
 		locked, last := false, false // a lock is on the way, and the last of it: by joining alone servers wait too
 		var way []*Task
 		for at := t; ; at = all[at].by {
 			w := all[at]
-			left := ended && w == nil && last // after a Join, it is about to return, or at has not begun
-			idles := idle && locked && w != nil && !w.held && w.ends == EndsByTasks
+			left := how >= behindEnded && w == nil && last // after a Join, it is about to return, or at has not begun
+			idles := how == behindIdle && locked && w != nil && !w.held && w.ends == EndsByTasks
 			if idles {
 				way = append(way, at)
 			}

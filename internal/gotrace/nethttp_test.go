@@ -94,7 +94,7 @@ func TestFindingsOfAServer(t *testing.T) {
 	}
 }
 
-// TestRequestsOfFiles: requests count whose responses net/http sends past its buffer: files, large pieces, and those that a proxy copies.
+// TestRequestsOfFiles: net/http sends responses past its buffer: files, large pieces, responses that a proxy copies. Their requests count too.
 // For each of them, the handler waits once.
 func TestRequestsOfFiles(t *testing.T) {
 	const requests = 100

@@ -72,8 +72,8 @@ func (p *Proxy) beginChecks(b *backend) {
 	})
 }
 
-// Close ends the checks. It closes the idle connections of each backend once that has no request any more. Requests under way,
-// and those that wait, go on.
+// Close ends the checks. It closes the idle connections of each backend once that has no request any more. Requests go on
+// that are under way, or wait for their turn.
 func (p *Proxy) Close() {
 	p.cancel()
 	p.checks.Wait()

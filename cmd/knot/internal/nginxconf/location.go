@@ -73,7 +73,7 @@ var protecting = []string{"deny", "auth_basic", "auth_request", "auth_jwt", "ssl
 // passing are directives that pass requests on.
 var passing = []string{"proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass"}
 
-// responding are directives, besides those, by which requests get other responses than files of the root.
+// responding are directives, besides passing, by which requests get other responses than files of the root.
 var responding = []string{"return", "rewrite", "if", "stub_status", "empty_gif", "random_index", "mp4", "flv", "image_filter", "perl", "js_content", "content_by_lua", "content_by_lua_block", "content_by_lua_file"}
 
 // pass is the directive by which requests for a location are passed on; nil: they are not.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/capriccio-go/capriccio/cmd/knot/internal/site"
 	"github.com/capriccio-go/capriccio/internal/testenv"
 )
 
@@ -94,90 +93,6 @@ func TestLoadErrors(t *testing.T) {
 	testenv.Equal(t, show(testenv.Need(Load(enabled))(t)), `1:["p"]1:["a"]1:["include" "none.conf"]`)
 	t.Chdir(filepath.Dir(enabled))
 	testenv.Equal(t, show(testenv.Need(Load("x"))(t)), `1:["p"]1:["a"]1:["include" "none.conf"]`)
-}
-
-// TestPatterns: expressions as patterns of Knot's, which match the same paths.
-func TestPatterns(t *testing.T) {
-	paths := []string{"/", "/a", "/a.php", "/a/b.php", "/x.php/y", "/a.phps", "/.php", "/img/a.png", "/img/a.jpg", "/.ht", "/a/.htaccess", "/a.ht", "/apix", "/api/", "/api/v1/x", "/x/api/v1", "/ab", "/a/b/c", "/A.PHP", "/img/K.PNG", "/\u212a.png", "/Admin", "/admin", "/aDMIN", "/a.PhP"}
-	for _, c := range []struct{ expression, want string }{
-		{`\.php$`, "*.php"},
-		{`\.(png|jpe?g)$`, "*.png *.jpeg *.jpg"},
-		{`^/api/`, "/api/**"},
-		{`^/(api|img)/.*$`, "/api/** /img/**"},
-		{`^/api/v1/(.+)$`, "/api/v1/?** /api/v1//**"},
-		{`/\.ht`, "/.ht** /**/.ht**"},
-		{`[^/]\.php(/|$)`, "/**?.php/** /**?.php"},
-		{`^/a/([^/]+)/?$`, "/a/?*/ /a/?*"},
-		{`^/[ab]$`, "/a /b"},
-		{`/api`, "/api** /**/api**"},
-		{`^.*\.php$`, "/**.php"},
-		{`^/$`, "/"},
-		{`(?i)\.php$`, "(?i)*.php"},
-		{`(?i)^/IMG/[a-c]\.(png|PNG)$`, "(?i)/img/a.png (?i)/img/b.png (?i)/img/c.png"},
-		{`(?i)[k]\.png$`, "(?i)*k.png"},
-		{`^/[Aa]dmin`, "/Admin** /admin**"},
-		{`\.[Pp][Hh][Pp]$`, "*.PHP *.PHp *.PhP *.Php *.pHP *.pHp *.phP *.php"},
-		{`(?i)^/[Aa]dmin`, "(?i)/admin**"},
-		{`[Aa][Bb][Cc][Dd][Ee][Ff][Gg]`, ""},
-		{`\.(?i:php)$`, ""},
-		{`(?si)\.php$`, ""},
-		{`(?i)\.(?-i:php)$`, ""},
-		{`^/(?i)api`, ""},
-		{strings.Repeat("a", mostExpression+1), ""},
-		{`^/[0-9]+$`, ""},
-		{`^/(?!x)`, ""},
-		{`^/a\*$`, ""},
-		{`^a`, ""},
-		{`\bx`, ""},
-		{`(a|b|c|d|e)(a|b|c|d|e)(a|b|c|d|e)`, ""},
-	} {
-		got, err := patternsOf(c.expression, false, "")
-		testenv.Equal(t, strings.Join(got, " "), c.want, "%s: %v", c.expression, err)
-		l := &location{kind: expression, text: c.expression}
-		for _, path := range paths {
-			matched := slices.ContainsFunc(got, func(p string) bool { return testenv.Need(site.NewPattern(p))(t).Match(path) })
-			if err == nil && matched != l.matches(path) {
-				t.Errorf("%s: %q matches %s: %v", c.expression, got, path, matched)
-			}
-		}
-	}
-}
-
-// TestPatternsWithinALocation: an expression in a location is for paths of that location alone.
-func TestPatternsWithinALocation(t *testing.T) {
-	paths := []string{"/", "/a", "/a/", "/ab", "/a/x.php", "/a/b/x.php", "/a/x.PHP", "/A/x.php", "/b/x.php", "/x.php", "/a.php", "/a/.ht", "/a/b/.ht", "/b/.ht", "/a/.hta/b", "/ab/c", "/a/a/c", "/a/b", "/a/b/c", "/b/a/c"}
-	for _, c := range []struct{ folder, expression, want string }{
-		{"/a/", `\.php$`, "/a/**.php"},
-		{"/a", `a\.php$`, "/a**a.php /a.php"},
-		{"/a", `\.php$`, "/a**.php"},
-		{"/", `\.php$`, "*.php"},
-		{"/a/", `/\.ht`, "/a/**/.ht** /a/.ht**"},
-		{"/a/", `^/a/b`, "/a/b**"},
-		{"/a/", `^/b`, ""},
-		{"/a/", `^/[^/]+/.`, "/a/?** /a//**"},
-		{"/a/", `/a/`, "/a/** /a/**/a/** /a/a/**"},
-		{"/a/", `^/.*c$`, "/a/**c"},
-		{"/a/", `^/./[^/]*$`, "/a/*"},
-		{"/a/", `(?i)\.[p]h[p]$`, "/a/**.PHP /a/**.PHp /a/**.PhP /a/**.Php /a/**.pHP /a/**.pHp /a/**.phP /a/**.php"},
-		{"/a/", `(?i)\.settings$`, ""},
-	} {
-		got, err := patternsOf(c.expression, false, (&location{parent: &location{text: c.folder}}).folder())
-		testenv.Equal(t, strings.Join(got, " "), c.want, "%s in %s: %v", c.expression, c.folder, err)
-		l := &location{parent: &location{text: c.folder}, kind: expression, text: c.expression}
-		for _, path := range paths {
-			matched := slices.ContainsFunc(got, func(p string) bool { return testenv.Need(site.NewPattern(p))(t).Match(path) })
-			if err == nil && matched != l.matches(path) {
-				t.Errorf("%s in %s: %q matches %s: %v", c.expression, c.folder, got, path, matched)
-			}
-		}
-	}
-}
-
-// TestRestrictedPatternsThatIgnoreCase: a pattern that ignores case has paths of folders alone that it matches.
-func TestRestrictedPatternsThatIgnoreCase(t *testing.T) {
-	for pattern, want := range map[string]string{"(?i)*.js": "(?i)/up/**.js", "(?i)/up/x**": "(?i)/up/x**", "(?i)/down/**": ""} {
-		testenv.Equal(t, strings.Join(restrictTo("/Up/", []string{pattern}), " "), want, "%s", pattern)
-	}
 }
 
 // TestLocationsWithinLocations: a site is left out if Knot would take another location for a path than nginx does, and more would be open.
@@ -429,105 +344,6 @@ func TestSlashes(t *testing.T) {
 		out, _ := Translate(conf)
 		testenv.Contains(t, string(out), want, "%s", text)
 		testenv.Equal(t, strings.Contains(string(out), "[[site.redirect]]"), want != "", "a redirect of %s", text)
-	}
-}
-
-// TestRefusedNames: what nginx refuses by an expression does not reach a backend.
-func TestRefusedNames(t *testing.T) {
-	const hidden = `except = ["/.**", "/**/.**"]` + "\n"
-	for _, c := range []struct{ location, want string }{
-		{`/\.git { deny all; }`, "[[site.access]]\nmatch = \"/**/.git**\"\naction = \"deny\"\n"},
-		{`/\.well-known/private { deny all; }`, "match = \"/.well-known/private**\"\naction = \"deny\"\n"},
-		{`/\. { return 404; }`, "match = \"/.**\"\naction = \"deny\"\nstatus = 404\n"},
-		{`/\.git { return 403 "no"; }`, "match = \"/.git**\"\naction = \"deny\"\nstatus = 403\n"},
-		{`/\.(?!well-known).* { deny all; }`, hidden},
-	} {
-		for _, backend := range []string{"location / { proxy_pass http://a; }", `root /srv; location ~ \.php$ { fastcgi_pass a; }`} {
-			conf := testenv.Need(Parse("f", []byte("server { location ~ "+c.location+" "+backend+" }")))(t)
-			out, _ := Translate(conf)
-			testenv.Contains(t, string(out), c.want, "%s before %s", c.location, backend)
-		}
-	}
-}
-
-// TestPathsBeforeARefusal: an expression does not refuse paths that nginx takes another location for.
-func TestPathsBeforeARefusal(t *testing.T) {
-	for rule, want := range map[string]string{
-		"":                "match = \"/.well-known/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"/.**\"",
-		"deny 192.0.2.1;": "match = \"/.well-known/**\"\nfrom = [\"192.0.2.1\"]\naction = \"deny\"\n\n[[site.access]]\nmatch = \"/.well-known/**\"\naction = \"allow\"\n\n[[site.access]]\nmatch = \"/.**\"",
-	} {
-		conf := testenv.Need(Parse("f", []byte(`server { root /srv; location ~ /\. { deny all; } location ^~ /.well-known/ { } `+rule+" }")))(t)
-		out, _ := Translate(conf)
-		testenv.Contains(t, string(out), want)
-	}
-}
-
-// TestResponsesLeftOut: the rules of location / hold for paths for which Knot has another response than nginx.
-func TestResponsesLeftOut(t *testing.T) {
-	const (
-		proxied = "location / { allow 10.0.0.0/8; deny all; proxy_pass http://a; } "
-		files   = "location / { root /srv/private; deny all; } "
-	)
-	for text, opens := range map[string]bool{
-		proxied + "location /x/ { }":                                                  true,
-		proxied + "location /x/ { root /srv; }":                                       true,
-		proxied + "location /x/ { proxy_pass http://b; proxy_redirect default; }":     true,
-		proxied + "location = /x { return 301 /y; }":                                  true,
-		proxied + "location = /x { return 200 ok; }":                                  false,
-		proxied + "location = /x { return 301 /$cookie_a; }":                          false,
-		proxied + "location /x/ { if ($arg_a) { return 403; } proxy_pass http://b; }": false,
-		proxied + "location /x/ { rewrite ^ /y break; proxy_pass http://b; }":         false,
-		proxied + "root /srv; location = /x { stub_status; }":                         false,
-		proxied + "location = /x { allow all; return 200 ok; }":                       false,
-		proxied + "location = /x { allow all; return 301 /y; }":                       true,
-		files + "location /x/ { allow all; root /srv; }":                              false,
-		files + "location /x/ { allow all; root /srv/private; }":                      true,
-		files + "location /x/ { }":                                                    false,
-		files + "root /srv; location /x/ { }":                                         false,
-		files + "root /srv/private/; location /x/ { }":                                true,
-		files + "location /x/ { root /srv; }":                                         false,
-		files + "location /x/ { root /srv; location ~ \\.png$ { } }":                  false,
-		files + "location /x/ { root /srv/private; location ~ \\.png$ { } }":          true,
-		files + "location /x/ { alias /srv/; }":                                       false,
-		files + "location /x/ { alias /srv/private/y/; }":                             true,
-		files + "location /x/ { proxy_pass http://b; }":                               true,
-		"root /srv; location / { alias /srv/private/; deny all; } location /x/ { }":   false,
-	} {
-		out, _ := Translate(testenv.Need(Parse("f", []byte("server { "+text+" }")))(t))
-		open := slices.ContainsFunc(strings.Split(string(out), "\n\n"), func(table string) bool {
-			return strings.Contains(table, "/x") && strings.Contains(table, `action = "allow"`)
-		})
-		testenv.Equal(t, open, opens, "%s opens paths: %s", text, out)
-	}
-	out, _ := Translate(testenv.Need(Parse("f", []byte("server { deny all; location / { allow all; proxy_pass http://a; } location /x/ { if ($arg_a) { return 403; } proxy_pass http://b; } }")))(t))
-	testenv.Contains(t, string(out), "match = \"/x/**\"\naction = \"deny\"\n")
-}
-
-// TestRulesOfTheServer: rules of a less exact location let no client pass that the rules of the server refuse.
-func TestRulesOfTheServer(t *testing.T) {
-	const (
-		allow   = "from = [\"10.0.0.0/8\"]\naction = \"allow\"\n\n[[site.access]]\n"
-		scripts = "[[site.access]]\nmatch = \"*.php\"\n" + allow + "match = \"*.php\"\naction = \"deny\"\n"
-		private = "[[site.access]]\nmatch = \"/priv/**\"\n" + allow + "match = \"/priv/**\"\naction = \"deny\"\n"
-	)
-	for text, want := range map[string]string{
-		`location ^~ /priv/ { } location ~* \.(js|png)$ { allow all; }`:                                private,
-		`location ^~ /priv/ { } location ~ ^/private/ { allow all; } location ~ x { }`:                 "",
-		`location /pub/ { allow all; } location ~ \.php$ { fastcgi_pass a; }`:                          scripts,
-		`location /pub/ { deny 10.0.0.1; } location ~ \.php$ { fastcgi_pass a; }`:                      scripts,
-		`location /pub/ { deny all; } location ~ \.php$ { fastcgi_pass a; }`:                           "",
-		`location ~ \.php$ { fastcgi_pass a; } location ~ ^/pub/ { allow all; }`:                       scripts,
-		`location ~ ^/pub/ { allow all; } location ~ \.php$ { fastcgi_pass a; }`:                       "",
-		`location / { allow all; } location /pub/ { deny all; } location ~ \.php$ { fastcgi_pass a; }`: scripts,
-	} {
-		out, _ := Translate(testenv.Need(Parse("f", []byte("server { root /srv; allow 10.0.0.0/8; deny all; "+text+" }")))(t))
-		first, _, _ := strings.Cut(string(out[max(0, strings.Index(string(out), "[[site.access]]")):]), "\n\n[[site.proxy]]")
-		testenv.Contains(t, first, want, "%s", text)
-		if want == "" {
-			testenv.Equal(t, strings.Contains(first, "*.php") || strings.Contains(first, "/priv/"), false, "%s: %s", text, out)
-		} else {
-			testenv.Equal(t, strings.HasPrefix(first, want), true, "rules of the server first for %s: %s", text, out)
-		}
 	}
 }
 
