@@ -106,3 +106,16 @@ func TestRulesOfTheServer(t *testing.T) {
 		}
 	}
 }
+
+// TestRulesBehindAnExpression: the rules of the server hold for the paths of an expression that patterns can't express.
+func TestRulesBehindAnExpression(t *testing.T) {
+	for text, kept := range map[string]bool{
+		`deny all; location / { allow all; } location ~ ^/[0-9]+/ { }`:                      false,
+		`deny all; location /a/ { allow all; location ~ ^/a/[0-9]+/ { } } location /b/ { }`: true,
+		`deny all; location / { } location ~ ^/[0-9]+/ { }`:                                 true,
+		`location / { allow all; } location ~ ^/[0-9]+/ { }`:                                true,
+	} {
+		out, _ := Translate(testenv.Need(Parse("f", []byte("server { root /srv; "+text+" }")))(t))
+		testenv.Equal(t, strings.Contains(string(out), "[[site]]"), kept, "%s makes a site: %s", text, out)
+	}
+}

@@ -267,6 +267,7 @@ func (t *translation) locate(s *server, in *level, parent *location) {
 			l.block, l.patterns = nil, restrictTo(l.folder(), []string{"/.**", "/**/.**"})
 		case l.err != nil && !onlyRedirects(l):
 			t.leave(d, "%v", l.err)
+			s.unmatched = append(s.unmatched, l)
 			if inner := protects(d.Block, protecting); inner != nil {
 				s.unsafe(d, "%v, and it has %s", l.err, inner)
 			}

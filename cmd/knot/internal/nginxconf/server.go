@@ -14,6 +14,7 @@ type server struct {
 	addresses []address
 	locations []*location // in the order in which nginx looks at them
 	named     map[string]*location
+	unmatched []*location  // left out, as no pattern says which paths they are for
 	lost      []*Directive // the locations with a backend that the import could not translate
 	toHTTPS   bool         // it only sends clients to HTTPS
 	dropped   bool         // no site is made of it

@@ -59,6 +59,12 @@ func (t *translation) site(s *server) {
 			t.backendHeaders(tried, &out)
 		}
 	}
+	for _, l := range s.unmatched {
+		isRestricted := slices.ContainsFunc(l.all(nil, "allow", "deny"), func(d *Directive) bool { return d.Name == "deny" })
+		if isRestricted && slices.ContainsFunc(s.locations, func(other *location) bool { return other.own("allow") != nil }) {
+			s.unsafe(l.d, "%v, and an allow of another location would let more clients pass", l.err)
+		}
+	}
 	t.requestTables(s, &out)
 	t.serverRules(s, &out)
 	t.refuseLost(s, root, &out)
